@@ -1,0 +1,62 @@
+"""Sums over edges in a fixed order, and the gathers that are their adjoints.
+
+Both directions are custom autograd functions whose backward is the other one, so that
+every order of derivative exists and none of them uses a float atomic: repeats are
+bit-identical on every device.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+__all__ = ["gather", "segment_sum"]
+
+
+def segment_sum(values: Tensor, index: Tensor, order: Tensor, ptr: Tensor) -> Tensor:
+    """Sum rows of ``values`` that share an index, each sum in the order given.
+
+    Args:
+        values: rows to sum, (E, ...), float32 or float64.
+        index: target row of each value, (E,), int64.
+        order: permutation that sorts ``index``, (E,), int64.
+        ptr: start of each target row's run in ``order`` and the end, (N + 1,), int64.
+
+    Returns:
+        (N, ...); a target row without values is zero.
+    """
+    return _SegmentSum.apply(values, index, order, ptr)
+
+
+def gather(rows: Tensor, index: Tensor, order: Tensor, ptr: Tensor) -> Tensor:
+    """Take ``rows[index]``, (E, ...); the backward pass is :func:`segment_sum`."""
+    return _Gather.apply(rows, index, order, ptr)
+
+
+class _SegmentSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, values, index, order, ptr):
+        ctx.save_for_backward(index, order, ptr)
+        flat = values.reshape(values.shape[0], _row_size(values))
+        # embedding_bag is the fused "gather rows and add them up" of torch: one pass over
+        # the values, each run added in order by one thread.
+        total = embedding_bag(order, flat, ptr, mode="sum", include_last_offset=True)
+        return total.reshape(ptr.shape[0] - 1, *values.shape[1:])
+
+    @staticmethod
+    def backward(ctx, grad):
+        return _Gather.apply(grad, *ctx.saved_tensors), None, None, None
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, rows, index, order, ptr):
+        ctx.save_for_backward(index, order, ptr)
+        return rows.index_select(0, index)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return _SegmentSum.apply(grad, *ctx.saved_tensors), None, None, None
+
+
+def _row_size(values: Tensor) -> int:
+    return torch.Size(values.shape[1:]).numel()
