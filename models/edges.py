@@ -34,7 +34,9 @@ class EdgeList:
     source_ptr: Tensor
 
     @classmethod
-    def from_sorted(cls, src: Tensor, dst: Tensor, vec: Tensor, n_atoms: int) -> "EdgeList":
+    def from_sorted(
+        cls, src: Tensor, dst: Tensor, vec: Tensor, n_atoms: int
+    ) -> "EdgeList":
         """Complete edges that are already sorted by destination, source and image."""
         by_source = torch.argsort(src, stable=True)
         return cls(src, dst, vec, _ptr(dst, n_atoms), by_source, _ptr(src, n_atoms))

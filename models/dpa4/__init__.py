@@ -1,0 +1,6 @@
+"""The DPA4 model: SO(3)-equivariant message passing in the frame of each edge."""
+
+from .build import build, recognises
+from .model import DPA4Model
+
+__all__ = ["DPA4Model", "build", "recognises"]

@@ -1,0 +1,114 @@
+"""Initial node state: type embedding, its modulation by the environment, l > 0 rows."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .config import DescriptorConfig
+from .geometry import EdgeGeometry
+from .harmonics import spherical_harmonics
+from .linear import MLPLayer, parameter
+from .norm import rms_normalize
+
+__all__ = ["EnvironmentSeed", "FilmModulation", "TypeEmbedding", "geometric_rows"]
+
+
+class TypeEmbedding(nn.Module):
+    """Learnt vector of each type; the stored last row is padding and never read."""
+
+    def __init__(self, ntypes: int, width: int):
+        super().__init__()
+        self.adam_type_embedding = parameter(ntypes + 1, width)
+
+    def forward(self, types: Tensor) -> Tensor:
+        """Types (N,) -> (N, width)."""
+        return self.adam_type_embedding.index_select(0, types)
+
+
+class EnvironmentSeed(nn.Module):
+    """Rotation-invariant fingerprint of the neighbours, (N, 2 C): scale and shift logits.
+
+    Degree-0 and degree-1 moments of learnt radial weights are contracted with themselves.
+    """
+
+    def __init__(self, config: DescriptorConfig):
+        super().__init__()
+        channels = config.channels
+        n_filter = min(channels, 128)
+        n_type = min(32, max(8, channels // 4))
+        n_radial = max(32, n_filter - 2 * n_type)
+        n_hidden = min(256, max(2 * n_filter, n_radial + 2 * n_type))
+        self.n_axis = min(4 if n_filter < 64 else 8, max(1, n_filter - 1))
+        self.env_type_embed = TypeEmbedding(config.ntypes, n_type)
+        self.rbf_proj_layer1 = MLPLayer(config.n_radial, n_radial)
+        self.rbf_proj_layer2 = MLPLayer(n_radial, n_radial)
+        self.g_layer1 = MLPLayer(n_radial + 2 * n_type, n_hidden)
+        self.g_layer2 = MLPLayer(n_hidden, n_filter)
+        self.output_proj = MLPLayer(n_filter * self.n_axis, 2 * channels)
+
+    def forward(self, geometry: EdgeGeometry, types: Tensor, basis: Tensor) -> Tensor:
+        """Radial basis (E, n_radial) and types (N,) -> (N, 2 C)."""
+        weights = self._weights(geometry, types, basis)
+        strength = (geometry.envelope / geometry.length)[:, None]
+        moment = torch.cat([strength, strength * geometry.unit], dim=1)  # (E, 4)
+        outer = moment[:, :, None] * weights[:, None, :]
+        moments = geometry.edges.sum_at_dst(outer)
+        moments = moments * geometry.inv_sqrt_degree[:, None, None]  # (N, 4, filter)
+        product = moments.mT @ moments[:, :, : self.n_axis]
+        return self.output_proj(product.flatten(1))
+
+    def _weights(self, geometry: EdgeGeometry, types: Tensor, basis: Tensor) -> Tensor:
+        radial = self.rbf_proj_layer2(F.silu(self.rbf_proj_layer1(basis)))
+        embedded = self.env_type_embed(types)
+        # The first layer acts on [radial | source type | destination type]; its type parts
+        # are constants of the atoms, so they are applied there and not once per edge.
+        n_radial, n_type = radial.shape[1], embedded.shape[1]
+        of_radial, of_src, of_dst = self.g_layer1.matrix.split([n_radial, n_type, n_type])
+        hidden = (
+            radial @ of_radial
+            + geometry.edges.at_src(embedded @ of_src)
+            + geometry.edges.at_dst(embedded @ of_dst)
+        )
+        return self.g_layer2(F.silu(hidden))
+
+
+class FilmModulation(nn.Module):
+    """``t (1 + e^s tanh(scale)) + e^u tanh(shift)`` with learnt strengths s and u."""
+
+    def __init__(self, config: DescriptorConfig):
+        super().__init__()
+        self.eps = config.eps if config.edge_norm else None
+        if config.edge_norm:
+            self.scale_gain = parameter(1, config.channels)
+            self.shift_gain = parameter(1, config.channels)
+        self.scale_strength_log = parameter(1)
+        self.shift_strength_log = parameter(1)
+
+    def forward(self, scalars: Tensor, logits: Tensor) -> Tensor:
+        """Scalars (N, C), logits (N, 2 C) -> (N, C)."""
+        scale, shift = logits.chunk(2, dim=1)
+        if self.eps is not None:
+            scale = rms_normalize(scale, self.eps) * self.scale_gain
+            shift = rms_normalize(shift, self.eps) * self.shift_gain
+        gain = 1 + self.scale_strength_log.exp() * scale.tanh()
+        return scalars * gain + self.shift_strength_log.exp() * shift.tanh()
+
+
+def geometric_rows(geometry: EdgeGeometry, radial: Tensor) -> Tensor:
+    """Initial rows of degree l >= 1: harmonics times radial features, summed over edges.
+
+    Args:
+        geometry: the edges.
+        radial: type-free radial features, (E, L + 1, C).
+
+    Returns:
+        (N, (L + 1)^2 - 1, C).
+    """
+    lmax = radial.shape[1] - 1
+    harmonics = spherical_harmonics(geometry.unit, lmax)
+    parts = [
+        harmonics[:, l * l : (l + 1) ** 2, None] * radial[:, l, None, :]
+        for l in range(1, lmax + 1)
+    ]
+    total = geometry.edges.sum_at_dst(torch.cat(parts, dim=1))
+    return total * geometry.inv_sqrt_degree[:, None, None]

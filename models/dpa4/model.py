@@ -1,0 +1,83 @@
+"""The DPA4 energy model: atomic energies from types and edges."""
+
+import torch
+from torch import Tensor, nn
+
+from ..edges import EdgeList
+from .config import ModelConfig
+from .descriptor import Descriptor
+from .fitting import EnergyFitting
+
+__all__ = ["DPA4Model"]
+
+
+class DPA4Model(nn.Module):
+    """Atomic energies of a DPA4 checkpoint.
+
+    Plain PyTorch, right in float32 and float64, on any device, differentiable any number
+    of times with respect to ``edges.vec``.
+
+    Attributes:
+        architecture: name of the model family.
+        version: version of the descriptor's format.
+        type_map: element symbol of each type index.
+        rcut: cutoff in Å.
+        shortest_distance: pairs closer than this (Å) are outside the model's domain.
+    """
+
+    architecture = "DPA4"
+    shortest_distance = 1e-3
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.config = config
+        self.type_map = config.type_map
+        self.rcut = config.descriptor.rcut
+        self.version = config.descriptor.version
+        ntypes = len(config.type_map)
+        self.descriptor = Descriptor(config.descriptor)
+        self.fitting = EnergyFitting(config.fitting, config.descriptor.channels)
+        # Both energy biases stay in float64 whatever the precision of the weights.
+        self.fitting_bias = nn.Buffer(torch.empty(ntypes, 1, device="meta"))
+        self.out_bias = nn.Buffer(torch.empty(1, ntypes, 1, device="meta"))
+        active, pairs = _exclusion_masks(config)
+        self.active_type = nn.Buffer(active, persistent=False)
+        self.active_pair = nn.Buffer(pairs, persistent=False)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision of the descriptor."""
+        return self.descriptor.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are and the inputs must be."""
+        return self.out_bias.device
+
+    def forward(self, types: Tensor, edges: EdgeList) -> Tensor:
+        """Evaluate atomic energies.
+
+        Args:
+            types: index into ``type_map`` of each atom, (N,), int64.
+            edges: every pair within ``rcut``; longer edges contribute zero.
+
+        Returns:
+            (N,), float64, eV.
+        """
+        if self.config.pair_exclude_types:
+            edges = edges.select(self.active_pair[types[edges.src], types[edges.dst]])
+        energy = self.fitting(self.descriptor(types, edges))
+        energy = energy + self.fitting_bias[types, 0].to(energy.dtype)
+        energy = energy.to(torch.float64) + self.out_bias[0, types, 0]
+        return energy * self.active_type[types]
+
+
+def _exclusion_masks(config: ModelConfig) -> tuple[Tensor, Tensor]:
+    """Types whose energy counts, (T,), and ordered pairs that form edges, (T, T)."""
+    ntypes = len(config.type_map)
+    active = torch.ones(ntypes, dtype=torch.float64)
+    active[list(config.atom_exclude_types)] = 0
+    pairs = torch.ones(ntypes, ntypes, dtype=torch.bool)
+    for a, b in config.pair_exclude_types:
+        pairs[a, b] = pairs[b, a] = False
+    return active, pairs

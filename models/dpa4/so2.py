@@ -1,0 +1,134 @@
+"""SO(2)-equivariant maps in the edge frame.
+
+Edge features are lists with one tensor per order m: (F, E, n, C) for m = 0 and
+(F, E, 2 n, C) for m > 0, the rows of -m first, n = L - m + 1 degrees, F focus streams.
+Orders never mix in a linear map; the gates couple them through the scalar row.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .config import DescriptorConfig
+from .linear import parameter
+
+__all__ = ["GatedActivation", "MixingStack", "RadialMixer", "SO2Linear"]
+
+
+class SO2Linear(nn.Module):
+    """The general linear map that commutes with rotations about the edge.
+
+    With ``z = x_-m + i x_+m`` it is ``z (U + i V)``; for m = 0 any real matrix.
+    """
+
+    def __init__(self, config: DescriptorConfig):
+        super().__init__()
+        self.n_focus, channels = config.n_focus, config.focus_channels
+        sizes = [(config.lmax - m + 1) * channels for m in range(config.block_mmax + 1)]
+        self.weight_m0 = parameter(sizes[0], self.n_focus * sizes[0])
+        self.weight_m = nn.ParameterList(
+            parameter(n, self.n_focus * 2 * n) for n in sizes[1:]
+        )
+
+    def forward(self, orders: list[Tensor]) -> list[Tensor]:
+        matrices = [self.weight_m0.unflatten(1, (self.n_focus, -1)).transpose(0, 1)]
+        for weight in self.weight_m:
+            u, v = weight.unflatten(1, (self.n_focus, 2, -1)).permute(2, 1, 0, 3)
+            matrices.append(
+                torch.cat([torch.cat([u, v], -1), torch.cat([-v, u], -1)], -2)
+            )
+        return [
+            torch.bmm(x.flatten(2), w).unflatten(2, x.shape[2:])
+            for x, w in zip(orders, matrices, strict=True)
+        ]
+
+
+class GatedActivation(nn.Module):
+    """SiLU on the scalar row, a sigmoid gate per degree and channel on all others."""
+
+    def __init__(self, config: DescriptorConfig):
+        super().__init__()
+        self.n_focus, self.lmax = config.n_focus, config.lmax
+        channels = config.focus_channels
+        self.gate_linear = nn.Module()
+        self.gate_linear.weight = parameter(channels, self.n_focus * self.lmax * channels)
+
+    def forward(self, orders: list[Tensor]) -> list[Tensor]:
+        scalar = orders[0][:, :, 0]
+        weight = self.gate_linear.weight.unflatten(1, (self.n_focus, -1)).transpose(0, 1)
+        gates = torch.bmm(scalar, weight).sigmoid().unflatten(2, (self.lmax, -1))
+        rest = orders[0][:, :, 1:] * gates
+        result = [torch.cat([F.silu(scalar)[:, :, None], rest], dim=2)]
+        for m, x in enumerate(orders[1:], start=1):
+            signs = x.unflatten(2, (2, -1))  # the gate is the same for -m and +m
+            result.append((signs * gates[:, :, None, m - 1 :]).flatten(2, 3))
+        return result
+
+
+class MixingStack(nn.Module):
+    """Residual layers ``x + act(SO2Linear(x))``; the last one has no activation."""
+
+    def __init__(self, config: DescriptorConfig):
+        super().__init__()
+        n_layers = config.mixing_layers
+        self.so2_linears = nn.ModuleList(SO2Linear(config) for _ in range(n_layers))
+        self.non_linearities = nn.ModuleList(
+            GatedActivation(config) for _ in range(n_layers - 1)
+        )
+
+    def forward(self, orders: list[Tensor]) -> list[Tensor]:
+        for i, linear in enumerate(self.so2_linears):
+            update = linear(orders)
+            if i < len(self.non_linearities):
+                update = self.non_linearities[i](update)
+            orders = [x + y for x, y in zip(orders, update, strict=True)]
+        return orders
+
+
+class RadialMixer(nn.Module):
+    """Degree-mixing kernels that depend on the radial features of the edge.
+
+    The kernel of order m maps degree l_in to l_out and is the same for -m and +m. It acts
+    on rows, not on channels, so it multiplies the small rotation matrix of the edge before
+    that meets the features. With mode ``degree_channel`` there are ``rank`` kernels, each
+    followed by a channel-wise scale, which is applied to the atoms for the same reason.
+    """
+
+    def __init__(self, config: DescriptorConfig):
+        super().__init__()
+        self.with_channels = config.radial_so2_mode == "degree_channel"
+        self.rank = config.radial_so2_rank if self.with_channels else 1
+        self.n_degrees = [config.lmax - m + 1 for m in range(config.block_mmax + 1)]
+        n_kernel = sum(n * n for n in self.n_degrees)
+        n_in = (config.lmax + 1) * config.hidden_channels
+        self.weight = parameter(n_in, n_kernel * self.rank)
+        if self.with_channels:
+            self.channel_basis = parameter(self.rank, config.hidden_channels)
+
+    def scale_channels(self, nodes: Tensor) -> Tensor:
+        """Node features (N, D, H) -> (N, rank D, H), one copy per kernel."""
+        if not self.with_channels:
+            return nodes
+        return (nodes[:, None] * self.channel_basis[:, None, :]).flatten(1, 2)
+
+    def forward(self, rotation: list[Tensor], radial: Tensor) -> list[Tensor]:
+        """Mix the rows of each order's rotation.
+
+        Args:
+            rotation: per order (E, n or 2 n, D).
+            radial: radial features at hidden width, (E, L + 1, H).
+
+        Returns:
+            Per order (E, n or 2 n, rank D), to be applied to ``scale_channels(nodes)``.
+        """
+        kernels = (radial.flatten(1) @ self.weight).unflatten(1, (-1, self.rank))
+        parts = kernels.split([n * n for n in self.n_degrees], dim=1)
+        mixed = []
+        for n, kernel, rows in zip(self.n_degrees, parts, rotation, strict=True):
+            matrix = kernel.unflatten(1, (n, n))  # (E, in, out, rank)
+            matrix = matrix.permute(0, 3, 2, 1).flatten(1, 2)  # (E, rank out, in)
+            signs = rows.unflatten(1, (-1, n))  # (E, 1 or 2, n, D)
+            product = matrix[:, None] @ signs
+            product = product.unflatten(2, (self.rank, n)).transpose(2, 3)
+            mixed.append(product.flatten(3).flatten(1, 2))
+        return mixed

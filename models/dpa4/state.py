@@ -1,0 +1,88 @@
+"""From the tensor names of a checkpoint to the names of the model's parameters."""
+
+import re
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["load_state"]
+
+_DESCRIPTOR = r"^atomic_model\.descriptor\."
+_FITTING = r"^atomic_model\.fitting_net\."
+
+# Index tables and constants that follow from the options and are rebuilt, buffers of
+# training statistics, and the version, which the configuration has read.
+_NOT_NEEDED = re.compile(
+    r"^min_nbor_dist$|^atomic_model\.(out_std|dens_force_rmsd)$|"
+    + _DESCRIPTOR
+    + r"(version_tensor|mean|stddev|(wigner_calc|gie_zonal_wigner_calc|gie)\..*|"
+    r".*\.(expand_index|degree_index_m|m0_idx|pos_indices|neg_indices|"
+    r"kernel_compact_index|kernel_dense_index|rotate_inv_rescale_full))$"
+)
+
+_RENAMED = [
+    (r"^atomic_model\.out_bias$", "out_bias"),
+    (_FITTING + "bias_atom_e$", "fitting_bias"),
+    (_FITTING + r"filter_layers\.networks\.0\.hidden_layers\.(\d+)\.linear\.",
+     r"fitting.hidden_layers.\1."),
+    (_FITTING + r"filter_layers\.networks\.0\.output_layer\.", "fitting.output_layer."),
+    (_DESCRIPTOR + r"film_(scale|shift)_norm\.adam_scale$", r"descriptor.film.\1_gain"),
+    (_DESCRIPTOR + r"film_(scale|shift)_strength_log$", r"descriptor.film.\1_strength_log"),
+    (_DESCRIPTOR + r"(blocks\.\d+\.so2_conv\.)(so2_linears|non_linearities)\.",
+     r"descriptor.\1stack.\2."),
+    (_DESCRIPTOR + r"(blocks\.\d+\.so2_conv\.)((adamw_)?attn_)", r"descriptor.\1attention.\2"),
+    (_DESCRIPTOR + r"(blocks\.\d+\.so2_conv\.)((adamw_)?focus_compete_)",
+     r"descriptor.\1competition.\2"),
+    (_DESCRIPTOR, "descriptor."),
+]  # fmt: skip
+
+
+def load_state(model: nn.Module, tensors: dict[str, Tensor], source: str) -> None:
+    """Give every parameter and stored buffer of ``model`` its tensor.
+
+    Args:
+        model: a model whose parameters have no storage yet.
+        tensors: the branch's tensors by their names in the file.
+        source: what to call the file in an error.
+
+    Raises:
+        ValueError: a tensor is missing, unknown, of another shape, or not finite.
+    """
+    wanted = model.state_dict()
+    given = {k: v for k, v in tensors.items() if not _NOT_NEEDED.match(k)}
+    renamed = {_rename(k): k for k in given}
+    unknown = sorted(renamed[k] for k in renamed.keys() - wanted.keys())
+    missing = sorted(wanted.keys() - renamed.keys())
+    if unknown or missing:
+        raise ValueError(
+            f"{source} does not fit its own options:"
+            + (f" it lacks {_listed(missing)}" if missing else "")
+            + (" and" if missing and unknown else "")
+            + (f" it holds {_listed(unknown)}, which nothing uses" if unknown else "")
+        )
+    for new, old in renamed.items():
+        _check_tensor(given[old], wanted[new].shape, old, source)
+    model.load_state_dict({k: given[old] for k, old in renamed.items()}, assign=True)
+
+
+def _rename(key: str) -> str:
+    for pattern, replacement in _RENAMED:
+        key, count = re.subn(pattern, replacement, key)
+        if count:
+            return key
+    return key
+
+
+def _check_tensor(tensor: Tensor, shape: torch.Size, name: str, source: str) -> None:
+    if tensor.shape != shape:
+        raise ValueError(
+            f"{source}: tensor {name} has shape {tuple(tensor.shape)}, its options ask for "
+            f"{tuple(shape)}"
+        )
+    if not tensor.isfinite().all():
+        raise ValueError(f"{source}: tensor {name} is not finite; the model is damaged")
+
+
+def _listed(names: list[str], most: int = 5) -> str:
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + rest

@@ -1,0 +1,89 @@
+"""From a file to a model that is ready to evaluate."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from . import dpa4
+from .checkpoint import Checkpoint, read_checkpoint
+
+__all__ = ["ModelSource", "load_model"]
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """Where a model came from and what it is, for people to read.
+
+    Attributes:
+        path: the file.
+        architecture: name of the model family.
+        head: branch that was loaded.
+        branches: all branches of the file.
+        version: version of the descriptor's format.
+        n_parameters: trained numbers in the model.
+        options: descriptor options as the file states them.
+        observed_types: elements that were in the training data, if the file says so.
+    """
+
+    path: Path
+    architecture: str
+    head: str
+    branches: tuple[str, ...]
+    version: float
+    n_parameters: int
+    options: dict
+    observed_types: tuple[str, ...] | None
+
+
+def load_model(
+    path: str | Path,
+    head: str | None = None,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> nn.Module:
+    """Load a model from a DeePMD-kit training checkpoint.
+
+    Args:
+        path: the ``.pt`` file.
+        head: branch of a multi-task file; see ``read_checkpoint``.
+        device: where to put it; the CPU if not given.
+        dtype: float32 or float64; the checkpoint's own if not given.
+
+    Returns:
+        The model with frozen parameters: ``model(types, edges)`` gives atomic energies,
+        ``model.source`` tells where it came from.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        UnsupportedOptionError: the model uses an option that this version does not build.
+        ValueError: the file is no training checkpoint of a known model, or damaged.
+    """
+    if dtype not in (None, torch.float32, torch.float64):
+        raise ValueError(f"dtype must be torch.float32 or torch.float64, not {dtype!r}")
+    checkpoint = read_checkpoint(path, head)
+    if not checkpoint.params.get("type_map"):
+        raise ValueError(f"{checkpoint.path} names no elements (type_map); it is damaged")
+    if not dpa4.recognises(checkpoint):
+        raise ValueError(
+            f"{checkpoint.path} holds a model of type {checkpoint.descriptor_type!r}; only "
+            "DPA4 (SeZM) energy models can be read"
+        )
+    model = dpa4.build(checkpoint, dtype).requires_grad_(False)
+    model.source = _source(model, checkpoint)
+    return model.to(device or "cpu").eval()
+
+
+def _source(model: nn.Module, checkpoint: Checkpoint) -> ModelSource:
+    observed = (checkpoint.params.get("info") or {}).get("observed_type")
+    return ModelSource(
+        path=checkpoint.path,
+        architecture=model.architecture,
+        head=checkpoint.head,
+        branches=checkpoint.branches,
+        version=model.version,
+        n_parameters=sum(p.numel() for p in model.parameters()),
+        options=dict(checkpoint.params["descriptor"]),
+        observed_types=tuple(observed) if observed else None,
+    )
