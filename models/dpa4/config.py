@@ -240,7 +240,6 @@ class FittingConfig:
 
     neuron: tuple[int, ...] = (0,)
     precision: str = "float32"
-    bias_out: bool = False
 
     @classmethod
     def from_options(cls, options: dict[str, Any]):
@@ -262,13 +261,12 @@ class FittingConfig:
         precision = options.pop("precision", "float32")
         precision = {"default": "float64"}.get(precision, precision)
         _one_of("precision of fitting_net", precision, ("float32", "float64"))
-        bias_out = bool(options.pop("bias_out", False))
         unknown = sorted(set(options) - _FITTING_NO_EFFECT)
         if unknown:
             raise UnsupportedOptionError(
                 f"fitting_net option {', '.join(unknown)} is not known to this version"
             )
-        return cls(tuple(neuron), precision, bias_out)
+        return cls(tuple(neuron), precision)
 
     def widths(self, n_in: int) -> list[int]:
         """Hidden widths; 0 in the file means 8/3 of the input rounded up to 32."""
@@ -282,6 +280,7 @@ _FITTING_SINGLE_VALUE: dict[str, Any] = {
     "activation_function": "silu",
     "atom_ener": [],
     "exclude_types": [],
+    "bias_out": False,
 }
 
 _FITTING_NO_EFFECT = frozenset(

@@ -71,17 +71,13 @@ class SO2Convolution(nn.Module):
 
     def _into_frame(self, at_src, nodes, rotation, radial) -> list[Tensor]:
         """Rotated and radially weighted source features, (F, E, n, C) per order."""
-        if self.radial_degree_mixer is None:
-            source = at_src(nodes)
-            orders = [rows @ source for rows in rotation]
-            for m, x in enumerate(orders):
-                signs = x.unflatten(1, (-1, radial.shape[1] - m))
-                orders[m] = (signs * radial[:, None, m:]).flatten(1, 2)
-        else:
-            source = at_src(self.radial_degree_mixer.scale_channels(nodes))
-            orders = [
-                rows @ source for rows in self.radial_degree_mixer(rotation, radial)
-            ]
+        mixer, mixed = self.radial_degree_mixer, rotation
+        if mixer is not None:
+            nodes, mixed = mixer.scale_channels(nodes), mixer(rotation, radial)
+        local = torch.cat(mixed, dim=1) @ at_src(nodes)
+        orders = local.split([rows.shape[1] for rows in rotation], dim=1)
+        if mixer is None:
+            orders = [_times_radial(x, radial[:, m:]) for m, x in enumerate(orders)]
         return [self._by_focus(x) for x in orders]
 
     def _weight(self, geometry, nodes, before, radial) -> Tensor:
@@ -118,3 +114,9 @@ def _out_of_frame(orders: list[Tensor], rotation: list[Tensor]) -> Tensor:
     """Rotate local features back and join the focus streams, -> (E, D, F C)."""
     local = torch.cat(orders, dim=2).movedim(0, 2).flatten(2)  # (E, rows, F C)
     return torch.cat(rotation, dim=1).mT @ local
+
+
+def _times_radial(x: Tensor, radial: Tensor) -> Tensor:
+    """Rows of one order (E, n or 2 n, H) times the radial features (E, n, H) of degrees."""
+    signs = x.unflatten(1, (-1, radial.shape[1]))
+    return (signs * radial[:, None]).flatten(1, 2)

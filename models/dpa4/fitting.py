@@ -32,15 +32,9 @@ class EnergyFitting(nn.Module):
             GatedLayer(a, b) for a, b in zip(widths[:-1], widths[1:], strict=True)
         )
         self.output_layer = MLPLayer(widths[-1], 1)
-        if config.bias_out:
-            self.output_layer.bias = parameter(1)
-        self.bias_out = config.bias_out
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.to(self.output_layer.matrix.dtype)
         for layer in self.hidden_layers:
             x = layer(x)
-        energy = self.output_layer(x)
-        if self.bias_out:
-            energy = energy + self.output_layer.bias
-        return energy[:, 0]
+        return self.output_layer(x)[:, 0]
