@@ -1,8 +1,16 @@
-"""What is computed: checkpoints and models in plain PyTorch, the oracle of every kernel."""
+"""What is computed: checkpoints and models in plain PyTorch."""
 
-from .dpa4.config import UnsupportedOptionError
-from .dpa4.model import DPA4Model
+from .dpa4 import DPA4Model
 from .edges import EdgeList
+from .errors import UnsupportedOptionError
+from .inputs import InputSpec
 from .loading import ModelSource, load_model
 
-__all__ = ["DPA4Model", "EdgeList", "ModelSource", "UnsupportedOptionError", "load_model"]
+__all__ = [
+    "DPA4Model",
+    "EdgeList",
+    "InputSpec",
+    "ModelSource",
+    "UnsupportedOptionError",
+    "load_model",
+]

@@ -86,8 +86,8 @@ def read_checkpoint(path: str | Path, head: str | None = None) -> Checkpoint:
 def _load(path: Path) -> Any:
     if path.suffix.lower() in _OTHER_CONTAINERS:
         raise ValueError(
-            f"{path} is {_OTHER_CONTAINERS[path.suffix.lower()]}, which cannot be read here; "
-            "give the training checkpoint (.pt) that it was made from"
+            f"{path} is {_OTHER_CONTAINERS[path.suffix.lower()]}, which cannot be read "
+            "here; give the training checkpoint (.pt) that it was made from"
         )
     if not path.exists():
         raise FileNotFoundError(f"there is no model file {path}")
@@ -97,13 +97,13 @@ def _load(path: Path) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise ValueError(
-            f"{path} holds more than tensors and plain data, so it was not opened and nothing "
-            "in it was run; give a DeePMD-kit training checkpoint (.pt)"
+            f"{path} holds more than tensors and plain data, so it was not opened and "
+            "nothing in it was run; give a DeePMD-kit training checkpoint (.pt)"
         ) from error
     except (RuntimeError, EOFError, zipfile.BadZipFile, OSError, KeyError) as error:
         raise ValueError(
-            f"{path} is not a complete PyTorch file (truncated, or of another format); copy "
-            "or download it again, or give a DeePMD-kit training checkpoint (.pt)"
+            f"{path} is not a complete PyTorch file (truncated, or of another format); "
+            "copy or download it again, or give a DeePMD-kit training checkpoint (.pt)"
         ) from error
 
 
@@ -114,8 +114,8 @@ def _state_and_params(content: Any, path: Path) -> tuple[dict, dict]:
     params = extra.get("model_params") if isinstance(extra, dict) else None
     if not isinstance(params, dict):
         raise ValueError(
-            f"{path} is a PyTorch file but not a DeePMD-kit training checkpoint: it holds no "
-            "model options"
+            f"{path} is a PyTorch file but not a DeePMD-kit training checkpoint: it "
+            "holds no model options"
         )
     tensors = {k: v for k, v in state.items() if isinstance(v, Tensor)}
     return tensors, params

@@ -67,8 +67,8 @@ def load_model(
         raise ValueError(f"{checkpoint.path} names no elements (type_map); it is damaged")
     if not dpa4.recognises(checkpoint):
         raise ValueError(
-            f"{checkpoint.path} holds a model of type {checkpoint.descriptor_type!r}; only "
-            "DPA4 (SeZM) energy models can be read"
+            f"{checkpoint.path} holds a model of type {checkpoint.descriptor_type!r}; "
+            "only DPA4 (SeZM) energy models can be read"
         )
     model = dpa4.build(checkpoint, dtype).requires_grad_(False)
     model.source = _source(model, checkpoint)

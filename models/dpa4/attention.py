@@ -1,4 +1,4 @@
-"""Attention over the edges that arrive at an atom, and the choice between focus streams."""
+"""Attention over the edges of an atom, and the choice between focus streams."""
 
 import torch
 from torch import Tensor, nn
@@ -7,10 +7,10 @@ from torch.nn import functional as F
 from ..edges import EdgeList
 from .config import DescriptorConfig
 from .geometry import EdgeGeometry
-from .linear import FocusLinear, parameter
+from .linear import FocusLinear, FocusSO3Linear, SO3Linear, parameter
 from .norm import ScalarNorm
 
-__all__ = ["EdgeAttention", "FocusCompetition"]
+__all__ = ["AttentionMaps", "EdgeAttention", "FocusCompetition"]
 
 # Exponents above this appear only where the envelope is below 1e-30; the bound keeps
 # 0 * inf out of the weights.
@@ -18,64 +18,77 @@ _MAX_EXPONENT = 80.0
 
 
 class EdgeAttention(nn.Module):
-    """Weights of the edges of each destination, per focus stream and head.
+    """Weights of the edges of each destination, per stream and head.
 
-    ``m = w^2 exp(q_dst . k_src / sqrt(C_h) + radial bias)``, normalised by the sum over the
-    destination's edges plus ``softplus(z) + eps``, so that weights vanish smoothly with the
-    envelope w and an atom may attend to nothing. See ``gate`` for the destination's part.
+    ``m = w^2 g exp(q_dst . k_src / sqrt(C_h) + radial bias)``, normalised by the sum over
+    the destination's edges plus ``softplus(z) + eps``: weights vanish smoothly with the
+    envelope w (and the source gate g of bridged models), and an atom may attend to
+    nothing. With ``atten_f_mix`` all focus streams form one.
     """
 
     def __init__(self, config: DescriptorConfig):
         super().__init__()
-        focus, channels = config.n_focus, config.focus_channels
+        self.streams = 1 if config.atten_f_mix else config.n_focus
+        channels = config.hidden_channels // self.streams
         self.eps, self.n_heads = config.eps, config.n_atten_head
-        self.attn_qk_norm = ScalarNorm(focus, channels, config.eps)
-        self.attn_q_proj = FocusLinear(focus, channels, channels)
-        self.attn_k_proj = FocusLinear(focus, channels, channels)
-        self.adamw_attn_logit_w = parameter(channels, focus, self.n_heads)
-        self.adamw_attn_z_bias_raw = parameter(focus, self.n_heads)
-        self.attn_output_gate_norm = ScalarNorm(focus, channels, config.eps)
-        self.adamw_attn_gate_w = parameter(channels, focus, self.n_heads)
+        self.attn_qk_norm = ScalarNorm(self.streams, channels, config.eps)
+        self.attn_q_proj = FocusLinear(self.streams, channels, channels)
+        self.attn_k_proj = FocusLinear(self.streams, channels, channels)
+        self.adamw_attn_logit_w = parameter(channels, self.streams, self.n_heads)
+        self.adamw_attn_z_bias_raw = parameter(self.streams, self.n_heads)
+        self.attn_output_gate_norm = ScalarNorm(self.streams, channels, config.eps)
+        self.adamw_attn_gate_w = parameter(channels, self.streams, self.n_heads)
 
     def forward(self, geometry: EdgeGeometry, scalars: Tensor, radial: Tensor) -> Tensor:
-        """Attention weights (F, E, heads).
+        """Attention weights of each channel, (E, H).
 
         Args:
             geometry: the edges.
-            scalars: scalar row of the nodes, (F, N, C).
-            radial: degree-0 radial features at hidden width, (F, E, C).
+            scalars: scalar row of the nodes, (N, H).
+            radial: degree-0 radial features at hidden width, (E, H).
         """
-        logits = self._logits(geometry.edges, scalars, radial)
-        null = F.softplus(self.adamw_attn_z_bias_raw) + self.eps  # (F, heads)
-        weights = _normalise(logits, geometry, null.flatten())
-        return weights.unflatten(1, null.shape).movedim(1, 0)
+        logits = self._logits(geometry.edges, scalars, self._by_stream(radial))
+        null = F.softplus(self.adamw_attn_z_bias_raw) + self.eps  # (streams, heads)
+        return self._to_channels(_normalise(logits, geometry, null.flatten()), scalars)
 
     def gate(self, scalars: Tensor) -> Tensor:
-        """Output gate of each destination, (F, N, C) -> (F, N, heads)."""
-        normed = self.attn_output_gate_norm(scalars)
-        return (normed @ self.adamw_attn_gate_w.transpose(0, 1)).sigmoid()
+        """Output gate of each destination and channel, (N, H) -> (N, H)."""
+        normed = self.attn_output_gate_norm(self._by_stream(scalars))
+        gate = (normed @ self.adamw_attn_gate_w.transpose(0, 1)).sigmoid()
+        return self._to_channels(gate.movedim(0, 1).flatten(1), scalars)
 
     def _logits(self, edges: EdgeList, scalars: Tensor, radial: Tensor) -> Tensor:
-        normed = self.attn_qk_norm(scalars)
+        """Logits (E, streams * heads)."""
+        normed = self.attn_qk_norm(self._by_stream(scalars))
         query = self._by_node(self.attn_q_proj(normed))
         key = self._by_node(self.attn_k_proj(normed))
         dot = (edges.at_dst(query) * edges.at_src(key)).sum(-1) / query.shape[-1] ** 0.5
-        bias = radial @ self.adamw_attn_logit_w.transpose(0, 1)  # (F, E, heads)
+        bias = radial @ self.adamw_attn_logit_w.transpose(0, 1)  # (streams, E, heads)
         return (dot + bias.movedim(0, 1)).flatten(1)
 
+    def _by_stream(self, x: Tensor) -> Tensor:
+        """(B, H) -> (streams, B, C)."""
+        return x.unflatten(-1, (self.streams, -1)).movedim(1, 0)
+
     def _by_node(self, x: Tensor) -> Tensor:
-        """(F, N, C) -> (N, F, heads, C_h)."""
+        """(streams, N, C) -> (N, streams, heads, C_h)."""
         return x.movedim(0, 1).unflatten(-1, (self.n_heads, -1))
+
+    def _to_channels(self, per_head: Tensor, like: Tensor) -> Tensor:
+        """Repeat on the channels of each head, (B, streams * heads) -> (B, H)."""
+        return per_head.repeat_interleave(like.shape[1] // per_head.shape[1], dim=1)
 
 
 def _normalise(logits: Tensor, geometry: EdgeGeometry, null: Tensor) -> Tensor:
-    """``w^2 e^logit / (null + sum)`` over each destination, (E, K) -> (E, K).
+    """``w^2 g e^logit / (null + sum)`` over each destination, (E, K) -> (E, K).
 
-    The exponent is shifted by the destination's largest ``logit + 2 log w``. Squaring
-    ``w e^(half)`` instead of multiplying by ``w^2`` or ``e^(2 log w)`` keeps every order of
-    derivative finite where w is tiny or zero.
+    The exponent is shifted by the destination's largest log mass. Squaring
+    ``w e^(half)`` instead of multiplying by ``w^2`` or ``e^(2 log w)`` keeps every order
+    of derivative finite where w is tiny or zero.
     """
     edges, w = geometry.edges, geometry.envelope[:, None]
+    if geometry.source_gate is not None:
+        w = w * _safe_sqrt(geometry.source_gate)[:, None]
     shift = _largest(logits.detach(), w.detach(), edges, null.detach())
     half = (logits - shift.index_select(0, edges.dst)) / 2
     mass = (w * half.clamp(max=_MAX_EXPONENT).exp()).square()
@@ -91,6 +104,39 @@ def _largest(logits: Tensor, w: Tensor, edges: EdgeList, null: Tensor) -> Tensor
     return start.scatter_reduce(0, index, log_mass, "amax", include_self=True)
 
 
+def _safe_sqrt(x: Tensor) -> Tensor:
+    """Root with derivative zero at zero."""
+    positive = x > 0
+    return torch.where(positive, torch.where(positive, x, 1).sqrt(), 0)
+
+
+class AttentionMaps(nn.Module):
+    """Linear maps of messages and of their weighted sum, all optional."""
+
+    def __init__(self, config: DescriptorConfig):
+        super().__init__()
+        lmax, hidden = config.lmax, config.hidden_channels
+        streams = 1 if config.atten_f_mix else config.n_focus
+        sizes = (lmax, streams, hidden // streams, hidden // streams)
+        self.attn_focus_mix = (
+            SO3Linear(lmax, hidden, hidden) if config.atten_f_mix else nn.Identity()
+        )
+        self.attn_v_proj = (
+            FocusSO3Linear(*sizes) if config.atten_v_proj else nn.Identity()
+        )
+        self.attn_o_proj = (
+            FocusSO3Linear(*sizes) if config.atten_o_proj else nn.Identity()
+        )
+
+    def value(self, message: Tensor) -> Tensor:
+        """Messages before they are weighted, (E, D, H) -> (E, D, H)."""
+        return self.attn_v_proj(self.attn_focus_mix(message))
+
+    def output(self, total: Tensor) -> Tensor:
+        """Weighted and gated sums, (N, D, H) -> (N, D, H)."""
+        return self.attn_o_proj(total)
+
+
 class FocusCompetition(nn.Module):
     """Softmax over the focus streams of one edge, from their scalars before mixing."""
 
@@ -100,6 +146,7 @@ class FocusCompetition(nn.Module):
         super().__init__()
         focus, channels = config.n_focus, config.focus_channels
         self.adamw_focus_compete_w = parameter(channels, focus)
+        self.focus_compete_bias = parameter(focus) if config.mlp_bias else None
         self.focus_compete_norm = (
             ScalarNorm(focus, channels, config.eps) if config.edge_norm else nn.Identity()
         )
@@ -108,5 +155,7 @@ class FocusCompetition(nn.Module):
         """Scalar rows (F, E, C) -> weights (F, E)."""
         normed = self.focus_compete_norm(scalars)
         logits = (normed * self.adamw_focus_compete_w.T[:, None]).sum(-1)
+        if self.focus_compete_bias is not None:
+            logits = logits + self.focus_compete_bias[:, None]
         share = logits.softmax(dim=0)
         return (1 - self._FLOOR) * share + self._FLOOR / len(share)

@@ -1,82 +1,76 @@
-"""Interaction block and feed-forward networks."""
+"""Interaction block: convolution and feed-forward networks with norms and residuals."""
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .config import DescriptorConfig
 from .convolution import SO2Convolution
+from .ffn import block_network
 from .geometry import EdgeGeometry
-from .grid_net import BranchOperation, GridActivation, MLPOperation, PlainOperation
-from .linear import SO3Linear
+from .layout import packed_size
+from .linear import parameter
 from .norm import EquivariantNorm
 
-__all__ = ["FeedForward", "InteractionBlock", "readout_network"]
+__all__ = ["InteractionBlock"]
 
 _NORM_EPS = 1e-5
 
 
-class FeedForward(nn.Module):
-    """Linear, nonlinearity, linear on packed rows, (N, D, C) -> (N, D, C)."""
-
-    def __init__(self, lmax: int, channels: int, hidden: tuple[int, int], act: nn.Module):
-        super().__init__()
-        self.so3_linear_1 = SO3Linear(lmax, channels, hidden[0])
-        self.act = act
-        self.so3_linear_2 = SO3Linear(lmax, hidden[1], channels)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.so3_linear_2(self.act(self.so3_linear_1(x)))
-
-
-class ScalarGLU(nn.Module):
-    """``value * silu(gate)``, the value in the first half of the channels."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        value, gate = x.chunk(2, dim=-1)
-        return value * F.silu(gate)
-
-
 class InteractionBlock(nn.Module):
-    """Convolution and feed-forward network, each with its norm and a residual."""
+    """``x + norm(conv(x))``, then ``x + ffn(norm(x))``."""
 
     def __init__(self, config: DescriptorConfig):
         super().__init__()
-        lmax, channels = config.lmax, config.channels
-        self.so2_conv = SO2Convolution(config)
+        self.n_rows, self.node_rows = (
+            packed_size(config.lmax),
+            packed_size(config.node_lmax),
+        )
         # Without edge_norm a floor of one keeps small messages small.
         floor = _NORM_EPS if config.edge_norm else 1.0
-        self.post_so2_norm = EquivariantNorm(lmax, channels, floor)
-        self.pre_ffn_norms = nn.ModuleList([EquivariantNorm(lmax, channels, _NORM_EPS)])
-        self.ffns = nn.ModuleList([_block_network(config)])
+        of_message = (config.lmax, config.channels)
+        of_node = (config.node_lmax, config.channels, _NORM_EPS)
+        so2_pre, so2_post, ffn_pre, ffn_post = config.sandwich_norm
+        n_ffn = config.ffn_blocks
+        self.so2_conv = SO2Convolution(config)
+        self.pre_so2_norm = _norm(so2_pre, *of_message, _NORM_EPS)
+        self.post_so2_norm = _norm(so2_post, *of_message, floor)
+        self.ffns = nn.ModuleList(block_network(config) for _ in range(n_ffn))
+        self.pre_ffn_norms = nn.ModuleList(_norm(ffn_pre, *of_node) for _ in range(n_ffn))
+        self.post_ffn_norms = nn.ModuleList(
+            _norm(ffn_post, *of_node) for _ in range(n_ffn)
+        )
+        self.adam_ffn_layer_scales = nn.ParameterList(
+            parameter(config.channels) for _ in range(n_ffn if config.layer_scale else 0)
+        )
 
     def forward(
         self, x: Tensor, geometry: EdgeGeometry, rotation: list[Tensor], radial: Tensor
     ) -> Tensor:
         """Node state (N, D, C) -> (N, D, C); see ``SO2Convolution`` for the others."""
-        x = x + self.post_so2_norm(self.so2_conv(x, geometry, rotation, radial))
-        for norm, network in zip(self.pre_ffn_norms, self.ffns, strict=True):
-            x = x + network(norm(x))
+        x = x + self.convolve(x, geometry, rotation, radial)
+        for i in range(len(self.ffns)):
+            x = x + self.feed_forward(i, x)
         return x
 
+    def convolve(
+        self, x: Tensor, geometry: EdgeGeometry, rotation: list[Tensor], radial: Tensor
+    ) -> Tensor:
+        """Convolution with its norms; rows that messages do not have are zero."""
+        rows = self.pre_so2_norm(x[:, : self.n_rows])
+        update = self.post_so2_norm(self.so2_conv(rows, geometry, rotation, radial))
+        if self.node_rows == self.n_rows:
+            return update
+        return F.pad(update, (0, 0, 0, self.node_rows - self.n_rows))
 
-def _block_network(config: DescriptorConfig) -> FeedForward:
-    kmax = config.block_kmax if config.ffn_so3_grid else None
-    if config.grid_branch:
-        operation = BranchOperation(config.ffn_channels, config.grid_branch)
-    else:
-        operation = PlainOperation()
-    return _grid_network(config, kmax, operation)
+    def feed_forward(self, i: int, x: Tensor) -> Tensor:
+        """One feed-forward network with its norms, (N, D, C) -> (N, D, C)."""
+        update = self.post_ffn_norms[i](self.ffns[i](self.pre_ffn_norms[i](x)))
+        return (
+            update * self.adam_ffn_layer_scales[i]
+            if self.adam_ffn_layer_scales
+            else update
+        )
 
 
-def readout_network(config: DescriptorConfig) -> FeedForward:
-    """Network after the last block: on all rows with a grid, or on the scalar row."""
-    if config.so3_readout == "mlp":
-        return _grid_network(config, config.block_kmax, MLPOperation(config.ffn_channels))
-    hidden = config.ffn_channels
-    return FeedForward(0, config.channels, (2 * hidden, hidden), ScalarGLU())
-
-
-def _grid_network(config: DescriptorConfig, kmax: int | None, operation: nn.Module):
-    act = GridActivation(config.lmax, kmax, config.ffn_channels, operation)
-    width = act.grid.n_frames * config.ffn_channels
-    return FeedForward(config.lmax, config.channels, (2 * width, width), act)
+def _norm(present: bool, lmax: int, channels: int, eps: float) -> nn.Module:
+    return EquivariantNorm(lmax, channels, eps) if present else nn.Identity()

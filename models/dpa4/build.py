@@ -3,8 +3,8 @@
 import torch
 
 from ..checkpoint import Checkpoint
-from .config import ModelConfig
 from .model import DPA4Model
+from .model_options import plain_form, read_model
 from .state import load_state
 
 __all__ = ["build", "recognises"]
@@ -14,7 +14,8 @@ _LATEST_VERSION = 1.2
 
 def recognises(checkpoint: Checkpoint) -> bool:
     """Whether the branch is of the DPA4 (SeZM) family, whatever it predicts."""
-    return str(checkpoint.descriptor_type).lower() in ("dpa4", "sezm")
+    descriptor = plain_form(checkpoint.params).get("descriptor") or {}
+    return str(descriptor.get("type")).lower() in ("dpa4", "sezm")
 
 
 def build(checkpoint: Checkpoint, dtype: torch.dtype | None) -> DPA4Model:
@@ -29,7 +30,7 @@ def build(checkpoint: Checkpoint, dtype: torch.dtype | None) -> DPA4Model:
         ValueError: it predicts something else than energies, or the file is damaged.
     """
     _check_energy_model(checkpoint)
-    config = ModelConfig.from_params(checkpoint.params, _version(checkpoint))
+    config = read_model(plain_form(checkpoint.params), _version(checkpoint))
     model = DPA4Model(config)
     load_state(model, checkpoint.tensors, str(checkpoint.path))
     # The two energy biases are buffers of the model itself and stay float64.
@@ -41,16 +42,16 @@ def build(checkpoint: Checkpoint, dtype: torch.dtype | None) -> DPA4Model:
 def _check_energy_model(checkpoint: Checkpoint) -> None:
     if any(k.startswith("atomic_model.dens_fitting_net.") for k in checkpoint.tensors):
         raise ValueError(
-            f"{checkpoint.path} holds a denoising model, which has no energy surface; give an "
-            "energy model"
+            f"{checkpoint.path} holds a denoising model, which has no energy surface; give "
+            "an energy model"
         )
     fitting = "atomic_model.fitting_net.filter_layers.networks.0."
     gated = (fitting + "hidden_layers.", fitting + "output_layer.")
     if not any(k.startswith(gated) for k in checkpoint.tensors):
-        name = checkpoint.params.get("fitting_net", {}).get("type")
+        name = plain_form(checkpoint.params).get("fitting_net", {}).get("type")
         raise ValueError(
-            f"{checkpoint.path} has a fitting net of type {name!r} without the layers of a "
-            "DPA4 energy fitting; give an energy model"
+            f"{checkpoint.path} has a fitting net of type {name!r} without the layers of "
+            "a DPA4 energy fitting; give an energy model"
         )
 
 

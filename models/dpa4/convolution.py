@@ -1,48 +1,37 @@
-"""The SO(2) convolution: messages from neighbours, mixed in the frame of each edge."""
+"""The SO(2) convolution: messages from neighbours, weighted, summed, and mixed."""
 
-import numpy as np
-import torch
 from torch import Tensor, nn
 
-from .attention import EdgeAttention, FocusCompetition
+from .attention import AttentionMaps, EdgeAttention, FocusCompetition
+from .cartesian import EdgeCartesianPath, NodeCartesian
 from .config import DescriptorConfig
 from .geometry import EdgeGeometry
-from .grid_net import MessageNodeProduct
-from .layout import degree_of_row
-from .linear import ChannelLinear, SO3Linear, constant
-from .so2 import MixingStack, RadialMixer
+from .grid_net import CrossProduct, GridLayout
+from .linear import ChannelLinear, SO3Linear
+from .messages import DirectPath, FramePath, by_focus
 
 __all__ = ["SO2Convolution"]
 
 
 class SO2Convolution(nn.Module):
-    """Gather, rotate, mix, rotate back and sum: (N, D, C) -> (N, D, C)."""
+    """Gather, form messages, weight and sum them: (N, D, C) -> (N, D, C)."""
 
     def __init__(self, config: DescriptorConfig):
         super().__init__()
-        self.n_focus, self.n_heads = config.n_focus, config.n_atten_head
-        lmax, hidden = config.lmax, config.hidden_channels
-        self.pre_focus_mix = SO3Linear(lmax, config.channels, hidden)
-        self.post_focus_mix = SO3Linear(lmax, hidden, config.channels)
+        self.n_focus = config.n_focus
+        lmax, channels, hidden = config.lmax, config.channels, config.hidden_channels
+        self.pre_focus_mix = SO3Linear(lmax, channels, hidden, config.mlp_bias)
+        self.post_focus_mix = SO3Linear(lmax, hidden, channels, config.mlp_bias)
         self.radial_hidden_proj = (
-            ChannelLinear(config.channels, hidden)
-            if hidden != config.channels
-            else nn.Identity()
+            ChannelLinear(channels, hidden) if hidden != channels else nn.Identity()
         )
-        self.radial_degree_mixer = (
-            RadialMixer(config) if config.radial_so2_mode != "none" else None
-        )
-        self.stack = MixingStack(config)
+        self.path = _path(config)
         self.competition = FocusCompetition(config) if config.n_focus > 1 else None
         self.attention = EdgeAttention(config) if config.n_atten_head else None
-        self.message_node_grid_product = (
-            MessageNodeProduct(config) if config.message_node_so3 else None
-        )
-        # Orders above mmax are lost in the edge frame; this keeps the norm per degree.
-        l, mmax = degree_of_row(lmax), config.block_mmax
-        self.back_scale = constant(
-            np.sqrt(np.where(l > mmax, (2 * l + 1) / (2 * mmax + 1), 1))
-        )
+        self.attention_maps = _attention_maps(config)
+        self.message_node = _message_node(config)
+        cartesian = config.node_cartesian is not None and lmax in (1, 2)
+        self.node_cartesian = NodeCartesian(config) if cartesian else None
 
     def forward(
         self, x: Tensor, geometry: EdgeGeometry, rotation: list[Tensor], radial: Tensor
@@ -55,68 +44,65 @@ class SO2Convolution(nn.Module):
             rotation: per order (E, n or 2 n, D), from ``EdgeRotation``.
             radial: radial features with type terms, (E, L + 1, C).
         """
-        edges = geometry.edges
         nodes = self.pre_focus_mix(x)
         radial = self.radial_hidden_proj(radial)
-        orders = self._into_frame(edges.at_src, nodes, rotation, radial)
-        before = orders[0][:, :, 0]
-        orders = self.stack(orders)
-        weight = self._weight(geometry, nodes, before, radial)
-        message = _out_of_frame([x * weight[:, :, None] for x in orders], rotation)
-        total = edges.sum_at_dst(message) * self.back_scale[:, None]
-        total = total * self._at_destination(geometry, nodes)[:, None, :]
-        if self.message_node_grid_product is not None:
-            total = total + self.message_node_grid_product(total, nodes)
-        return self.post_focus_mix(total)
-
-    def _into_frame(self, at_src, nodes, rotation, radial) -> list[Tensor]:
-        """Rotated and radially weighted source features, (F, E, n, C) per order."""
-        mixer, mixed = self.radial_degree_mixer, rotation
-        if mixer is not None:
-            nodes, mixed = mixer.scale_channels(nodes), mixer(rotation, radial)
-        local = torch.cat(mixed, dim=1) @ at_src(nodes)
-        orders = local.split([rows.shape[1] for rows in rotation], dim=1)
-        if mixer is None:
-            orders = [_times_radial(x, radial[:, m:]) for m, x in enumerate(orders)]
-        return [self._by_focus(x) for x in orders]
-
-    def _weight(self, geometry, nodes, before, radial) -> Tensor:
-        """Weight of each edge's message, (F, E, C) or broadcastable to it."""
-        if self.attention is None:
-            weight = geometry.envelope[None, :, None]
+        rows, scalars = self.path(nodes, geometry, rotation, radial)
+        weight = self._weight(geometry, nodes[:, 0], radial[:, 0])
+        share = None if self.competition is None else self.competition(scalars)
+        if self.attention_maps is None:
+            weight = by_focus(weight, self.n_focus)
+            weight = weight if share is None else weight * share[..., None]
+            message = self.path.back([x * weight[:, :, None] for x in rows], rotation)
         else:
-            per_head = self.attention(
-                geometry, self._by_focus(nodes[:, 0]), self._by_focus(radial[:, 0])
-            )
-            weight = self._to_channels(per_head)
-        if self.competition is not None:
-            weight = weight * self.competition(before)[..., None]
-        return weight
+            if share is not None:
+                rows = [x * share[:, :, None, None] for x in rows]
+            message = self.attention_maps.value(self.path.back(rows, rotation))
+            message = message * weight[:, None]
+        total = geometry.edges.sum_at_dst(message) * self.path.back_scale
+        total = total * self._at_destination(geometry, nodes[:, 0])[:, None]
+        return self.post_focus_mix(self._with_node(total, nodes))
 
-    def _at_destination(self, geometry, nodes) -> Tensor:
+    def _weight(self, geometry: EdgeGeometry, scalars: Tensor, radial: Tensor) -> Tensor:
+        """Weight of each edge's message, (E, H)."""
+        if self.attention is not None:
+            return self.attention(geometry, scalars, radial)
+        weight = geometry.envelope
+        if geometry.source_gate is not None:
+            weight = weight * geometry.source_gate
+        return weight[:, None].expand_as(radial)
+
+    def _at_destination(self, geometry: EdgeGeometry, scalars: Tensor) -> Tensor:
         """Factor of the summed message at its destination, (N, H) or (N, 1)."""
-        if self.attention is None:
-            return geometry.inv_sqrt_degree[:, None]
-        gate = self.attention.gate(self._by_focus(nodes[:, 0]))
-        return self._to_channels(gate).movedim(0, 1).flatten(1)
+        if self.attention is not None:
+            return self.attention.gate(scalars)
+        return geometry.inv_sqrt_degree[:, None]
 
-    def _by_focus(self, x: Tensor) -> Tensor:
-        """(..., F C) -> (F, ..., C), contiguous."""
-        return x.unflatten(-1, (self.n_focus, -1)).movedim(-2, 0).contiguous()
-
-    def _to_channels(self, per_head: Tensor) -> Tensor:
-        """(F, B, heads) -> (F, B, C)."""
-        width = self.post_focus_mix.weight.shape[1] // (self.n_focus * self.n_heads)
-        return per_head.repeat_interleave(width, dim=-1)
-
-
-def _out_of_frame(orders: list[Tensor], rotation: list[Tensor]) -> Tensor:
-    """Rotate local features back and join the focus streams, -> (E, D, F C)."""
-    local = torch.cat(orders, dim=2).movedim(0, 2).flatten(2)  # (E, rows, F C)
-    return torch.cat(rotation, dim=1).mT @ local
+    def _with_node(self, total: Tensor, nodes: Tensor) -> Tensor:
+        """Products of the summed message with the node itself, (N, D, H)."""
+        if self.attention_maps is not None:
+            total = self.attention_maps.output(total)
+        if self.message_node is not None:
+            query, context = (by_focus(x, self.n_focus) for x in (total, nodes))
+            update = self.message_node(query, context)
+            total = total + update.movedim(0, 2).flatten(2)
+        if self.node_cartesian is not None:
+            total = self.node_cartesian(total, nodes)
+        return total
 
 
-def _times_radial(x: Tensor, radial: Tensor) -> Tensor:
-    """Rows of one order (E, n or 2 n, H) times the radial features (E, n, H) of degrees."""
-    signs = x.unflatten(1, (-1, radial.shape[1]))
-    return (signs * radial[:, None]).flatten(1, 2)
+def _path(config: DescriptorConfig) -> nn.Module:
+    if config.uses_cartesian:
+        return EdgeCartesianPath(config)
+    return FramePath(config) if config.uses_frames else DirectPath(config)
+
+
+def _attention_maps(config: DescriptorConfig) -> AttentionMaps | None:
+    mapped = config.atten_f_mix or config.atten_v_proj or config.atten_o_proj
+    return AttentionMaps(config) if mapped and config.n_atten_head else None
+
+
+def _message_node(config: DescriptorConfig) -> CrossProduct | None:
+    if config.message_node is None:
+        return None
+    layout = GridLayout(config.message_node, config.lmax, config.frame_kmax)
+    return CrossProduct(layout, config.n_focus, config.focus_channels, config.mlp_bias)

@@ -2,8 +2,8 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from .activation import Activation
 from .config import DescriptorConfig
 from .geometry import EdgeGeometry
 from .harmonics import spherical_harmonics
@@ -33,35 +33,50 @@ class EnvironmentSeed(nn.Module):
 
     def __init__(self, config: DescriptorConfig):
         super().__init__()
-        channels = config.channels
+        channels, bias = config.channels, config.mlp_bias
         n_filter = min(channels, 128)
         n_type = min(32, max(8, channels // 4))
         n_radial = max(32, n_filter - 2 * n_type)
         n_hidden = min(256, max(2 * n_filter, n_radial + 2 * n_type))
         self.n_axis = min(4 if n_filter < 64 else 8, max(1, n_filter - 1))
+        self.activation = Activation(config.activation)
         self.env_type_embed = TypeEmbedding(config.ntypes, n_type)
-        self.rbf_proj_layer1 = MLPLayer(config.n_radial, n_radial)
-        self.rbf_proj_layer2 = MLPLayer(n_radial, n_radial)
-        self.g_layer1 = MLPLayer(n_radial + 2 * n_type, n_hidden)
-        self.g_layer2 = MLPLayer(n_hidden, n_filter)
+        self.rbf_proj_layer1 = MLPLayer(config.n_radial, n_radial, bias)
+        self.rbf_proj_layer2 = MLPLayer(n_radial, n_radial, bias)
+        self.g_layer1 = MLPLayer(n_radial + 2 * n_type, n_hidden, bias)
+        self.g_layer2 = MLPLayer(n_hidden, n_filter, bias)
         self.output_proj = MLPLayer(n_filter * self.n_axis, 2 * channels)
+        self.spin_scale = parameter(1) if config.magnetic_types else None
 
-    def forward(self, geometry: EdgeGeometry, types: Tensor, basis: Tensor) -> Tensor:
-        """Radial basis (E, n_radial) and types (N,) -> (N, 2 C)."""
+    def forward(
+        self, geometry: EdgeGeometry, types: Tensor, basis: Tensor, spin: Tensor | None
+    ) -> Tensor:
+        """Radial basis (E, n_radial), types (N,), masked spins (N, 3) -> (N, 2 C)."""
         weights = self._weights(geometry, types, basis)
         strength = (geometry.envelope / geometry.length)[:, None]
         moment = torch.cat([strength, strength * geometry.unit], dim=1)  # (E, 4)
-        outer = moment[:, :, None] * weights[:, None, :]
-        moments = geometry.edges.sum_at_dst(outer)
-        moments = moments * geometry.inv_sqrt_degree[:, None, None]  # (N, 4, filter)
-        product = moments.mT @ moments[:, :, : self.n_axis]
+        product = self._self_product(geometry, moment, weights)
+        if spin is not None:
+            moment = geometry.envelope[:, None] * geometry.edges.at_src(spin)
+            of_spin = self._self_product(geometry, moment, weights)
+            product = product + self.spin_scale * of_spin
         return self.output_proj(product.flatten(1))
 
+    def _self_product(
+        self, geometry: EdgeGeometry, moment: Tensor, weights: Tensor
+    ) -> Tensor:
+        """Sum ``moment (x) weights`` over neighbours, contract with itself: (N, B, A)."""
+        if geometry.source_gate is not None:
+            moment = moment * geometry.source_gate[:, None]
+        total = geometry.edges.sum_at_dst(moment[:, :, None] * weights[:, None, :])
+        total = total * geometry.inv_sqrt_degree[:, None, None]
+        return total.mT @ total[:, :, : self.n_axis]
+
     def _weights(self, geometry: EdgeGeometry, types: Tensor, basis: Tensor) -> Tensor:
-        radial = self.rbf_proj_layer2(F.silu(self.rbf_proj_layer1(basis)))
+        radial = self.rbf_proj_layer2(self.activation(self.rbf_proj_layer1(basis)))
         embedded = self.env_type_embed(types)
-        # The first layer acts on [radial | source type | destination type]; its type parts
-        # are constants of the atoms, so they are applied there and not once per edge.
+        # The first layer acts on [radial | source type | destination type]; its type
+        # parts are constants of the atoms, so they are applied there, not on every edge.
         n_radial, n_type = radial.shape[1], embedded.shape[1]
         of_radial, of_src, of_dst = self.g_layer1.matrix.split([n_radial, n_type, n_type])
         hidden = (
@@ -69,7 +84,9 @@ class EnvironmentSeed(nn.Module):
             + geometry.edges.at_src(embedded @ of_src)
             + geometry.edges.at_dst(embedded @ of_dst)
         )
-        return self.g_layer2(F.silu(hidden))
+        if self.g_layer1.bias is not None:
+            hidden = hidden + self.g_layer1.bias
+        return self.g_layer2(self.activation(hidden))
 
 
 class FilmModulation(nn.Module):
@@ -94,12 +111,15 @@ class FilmModulation(nn.Module):
         return scalars * gain + self.shift_strength_log.exp() * shift.tanh()
 
 
-def geometric_rows(geometry: EdgeGeometry, radial: Tensor) -> Tensor:
+def geometric_rows(
+    geometry: EdgeGeometry, radial: Tensor, degree_one: Tensor | None = None
+) -> Tensor:
     """Initial rows of degree l >= 1: harmonics times radial features, summed over edges.
 
     Args:
         geometry: the edges.
         radial: type-free radial features, (E, L + 1, C).
+        degree_one: further messages of degree 1, (E, 3, C).
 
     Returns:
         (N, (L + 1)^2 - 1, C).
@@ -110,5 +130,9 @@ def geometric_rows(geometry: EdgeGeometry, radial: Tensor) -> Tensor:
         harmonics[:, l * l : (l + 1) ** 2, None] * radial[:, l, None, :]
         for l in range(1, lmax + 1)
     ]
-    total = geometry.edges.sum_at_dst(torch.cat(parts, dim=1))
-    return total * geometry.inv_sqrt_degree[:, None, None]
+    if degree_one is not None:
+        parts[0] = parts[0] + degree_one
+    rows = torch.cat(parts, dim=1)
+    if geometry.source_gate is not None:
+        rows = rows * geometry.source_gate[:, None, None]
+    return geometry.edges.sum_at_dst(rows) * geometry.inv_sqrt_degree[:, None, None]

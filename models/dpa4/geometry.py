@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..edges import EdgeList
+from .bridging import clamped_length, freeze_gate
 from .config import DescriptorConfig
 from .harmonics import WignerRows, edge_frame
 from .layout import degree_of_row, order_rows
@@ -29,6 +30,7 @@ class EdgeGeometry:
         unit: direction from destination to source, (E, 3).
         envelope: smooth cutoff weight, (E,).
         inv_sqrt_degree: per atom, (N,): one over the root of the smooth neighbour count.
+        source_gate: factor on what an edge's source sends, (E,); None without bridging.
     """
 
     edges: EdgeList
@@ -36,12 +38,17 @@ class EdgeGeometry:
     unit: Tensor
     envelope: Tensor
     inv_sqrt_degree: Tensor
+    source_gate: Tensor | None = None
 
 
 def edge_geometry(edges: EdgeList, config: DescriptorConfig, dtype: torch.dtype):
     """Derive lengths, directions and envelope from ``edges.vec``, cast to ``dtype``."""
     vec = edges.vec.to(dtype)
     length = (vec.square().sum(-1) + config.eps**2).sqrt()
+    unit, source_gate = vec / length[:, None], None
+    if config.bridging is not None:
+        length = clamped_length(length, *config.bridging)
+        source_gate = freeze_gate(edges, length, *config.bridging)
     # This envelope's cutoff is rounded to float32 in the format, whatever the precision.
     rcut = torch.tensor(config.rcut, dtype=torch.float32).to(vec)
     envelope = cutoff_envelope(length, rcut, config.env_exp[1])
@@ -50,9 +57,10 @@ def edge_geometry(edges: EdgeList, config: DescriptorConfig, dtype: torch.dtype)
     return EdgeGeometry(
         edges=edges,
         length=length,
-        unit=vec / length[:, None],
+        unit=unit,
         envelope=envelope,
         inv_sqrt_degree=torch.rsqrt(degree + floor),
+        source_gate=source_gate,
     )
 
 

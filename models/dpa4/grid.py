@@ -49,10 +49,19 @@ def so3_grid(lmax: int, kmax: int) -> tuple[np.ndarray, np.ndarray]:
     return synthesis.reshape(size, -1), np.ascontiguousarray(analysis.reshape(size, -1).T)
 
 
-def sphere_grid(lmax: int) -> tuple[np.ndarray, np.ndarray]:
-    """The same on the sphere, (G, D) and (D, G), with the format's factor sqrt(L + 1)."""
+@lru_cache
+def sphere_grid(lmax: int, mmax: int) -> tuple[np.ndarray, np.ndarray]:
+    """The same on the sphere, (G, D) and (D, G).
+
+    The format has a factor ``sqrt(L + 1)``, and where orders above ``mmax`` are absent a
+    factor ``sqrt((2 l + 1) / (2 mmax + 1))`` on both matrices for degrees l > mmax.
+    """
     synthesis, analysis = so3_grid(lmax, 0)
-    return synthesis / np.sqrt(lmax + 1), analysis * np.sqrt(lmax + 1)
+    l = degree_of_row(lmax)
+    gain = np.sqrt(np.where(l > mmax, (2 * l + 1) / (2 * mmax + 1), 1))
+    return synthesis * gain / np.sqrt(lmax + 1), analysis * gain[:, None] * np.sqrt(
+        lmax + 1
+    )
 
 
 def _lebedev(degree: int) -> tuple[np.ndarray, np.ndarray]:

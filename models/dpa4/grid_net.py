@@ -1,41 +1,96 @@
 """Point-wise products of equivariant fields on a grid.
 
-Fields are packed coefficients with frame-major channels, (B, D, n_K c). All grid networks
-share the *scalar path*: a gate from the two scalar rows on everything, plus
-``silu(left) * right`` on the scalar itself.
+Fields are coefficients with frame-major channels, (B, R, n_K c), R rows in packed order
+or in that of the edge frame. All grid networks share the *scalar path*: a gate from the two
+scalar rows on everything, plus ``silu(left) * right`` on the scalar itself.
 """
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .config import DescriptorConfig
+from .config import GridOption
 from .grid import frame_orders, so3_grid, sphere_grid
-from .linear import ChannelLinear, FocusLinear, SO3Linear, constant, parameter
+from .layout import degree_of_row, packed_size
+from .linear import ChannelLinear, FocusLinear, constant, parameter
 
-__all__ = ["GridActivation", "MessageNodeProduct"]
+__all__ = ["CrossProduct", "GridActivation", "GridLayout"]
+
+
+class GridLayout:
+    """Which coefficients a grid network sees.
+
+    Attributes:
+        lmax: highest degree.
+        kmax: highest frame order; the sphere has none.
+        rows: packed rows present, in the order of the field.
+    """
+
+    def __init__(self, option: GridOption, lmax: int, kmax: int, rows=None, mmax=None):
+        self.option, self.lmax = option, lmax
+        self.kmax = kmax if option.kind == "so3" else 0
+        self.rows = np.arange(packed_size(lmax)) if rows is None else rows
+        self._mmax = lmax if mmax is None else mmax
+
+    @property
+    def degrees(self) -> np.ndarray:
+        """Degree of each row present, (R,)."""
+        return degree_of_row(self.lmax)[self.rows]
+
+    @property
+    def n_frames(self) -> int:
+        """Frames per channel, n_K."""
+        return len(frame_orders(self.kmax))
+
+    def matrices(self) -> tuple[np.ndarray, np.ndarray]:
+        """Synthesis (G, R n_K) and analysis (R n_K, G)."""
+        if self.option.kind == "so3":
+            synthesis, analysis = so3_grid(self.lmax, self.kmax)
+        else:
+            synthesis, analysis = sphere_grid(self.lmax, self._mmax)
+        columns = self.rows[:, None] * self.n_frames + np.arange(self.n_frames)
+        return synthesis[:, columns.ravel()], analysis[columns.ravel()]
 
 
 class GridProduct(nn.Module):
-    """Analyse the product of two synthesised fields, each (B, D, n_K c)."""
+    """Product of two fields on the grid, of the kind that the option names."""
 
-    def __init__(self, lmax: int, kmax: int | None):
+    def __init__(self, layout: GridLayout, channels: int, joined: bool):
         super().__init__()
-        synthesis, analysis = sphere_grid(lmax) if kmax is None else so3_grid(lmax, kmax)
-        self.n_frames = len(frame_orders(kmax or 0))
+        synthesis, analysis = layout.matrices()
         self.synthesis, self.analysis = constant(synthesis), constant(analysis)
+        self.n_frames = layout.n_frames
+        self.grid_op = _operation(layout.option, channels, joined)
 
-    def to_grid(self, field: Tensor) -> Tensor:
-        """(B, D, n_K, c) -> (B, G, c)."""
-        return self.synthesis @ field.flatten(1, 2)
+    def forward(self, left: Tensor, right: Tensor, scalars: Tensor) -> Tensor:
+        """Fields (B, R, n_K, c), their scalar rows (B, 2 c) -> (B, R, n_K, c)."""
+        return self.grid_op(self, left, right, scalars)
 
-    def from_grid(self, values: Tensor) -> Tensor:
-        """(B, G, c) -> (B, D, n_K, c)."""
+    def multiply(self, left: Tensor, right: Tensor) -> Tensor:
+        """Synthesise both, multiply: (B, G, c)."""
+        return (self.synthesis @ left.flatten(1, 2)) * (
+            self.synthesis @ right.flatten(1, 2)
+        )
+
+    def analyse(self, values: Tensor) -> Tensor:
+        """Values on the grid (B, G, c) -> (B, R, n_K, c)."""
         return (self.analysis @ values).unflatten(1, (-1, self.n_frames))
 
-    def split_frames(self, field: Tensor) -> Tensor:
-        """(B, D, n_K c) -> (B, D, n_K, c)."""
-        return field.unflatten(-1, (self.n_frames, -1))
+
+def _operation(option: GridOption, channels: int, joined: bool) -> nn.Module:
+    if option.operation == "branch":
+        return BranchOperation(channels, option.n_branches)
+    return (
+        MLPOperation(channels, joined) if option.operation == "mlp" else PlainOperation()
+    )
+
+
+class PlainOperation(nn.Module):
+    """The bare product."""
+
+    def forward(self, product: GridProduct, left: Tensor, right: Tensor, scalars: Tensor):
+        return product.analyse(product.multiply(left, right))
 
 
 class BranchOperation(nn.Module):
@@ -49,97 +104,105 @@ class BranchOperation(nn.Module):
         self.router = ChannelLinear(2 * channels, n_branches)
         self.out_proj = ChannelLinear(channels, channels)
 
-    def forward(self, grid: GridProduct, left: Tensor, right: Tensor, scalars: Tensor):
-        product = grid.to_grid(self.left_proj(left)) * grid.to_grid(
-            self.right_proj(right)
-        )
+    def forward(self, product: GridProduct, left: Tensor, right: Tensor, scalars: Tensor):
+        values = product.multiply(self.left_proj(left), self.right_proj(right))
         if self.n_branches > 1:  # a softmax over one branch is one
             share = self.router(scalars).softmax(-1)[:, None, :, None]
-            product = (product.unflatten(-1, (self.n_branches, -1)) * share).sum(-2)
-        return self.out_proj(grid.from_grid(product))
+            values = (values.unflatten(-1, (self.n_branches, -1)) * share).sum(-2)
+        return self.out_proj(product.analyse(values))
 
 
 class MLPOperation(nn.Module):
-    """Product of two projections of both fields together."""
+    """Product of two wider projections; ``joined``: each of them sees both fields."""
 
-    def __init__(self, channels: int):
+    def __init__(self, channels: int, joined: bool):
         super().__init__()
-        self.left_proj = ChannelLinear(2 * channels, 2 * channels)
-        self.right_proj = ChannelLinear(2 * channels, 2 * channels)
+        self.joined = joined
+        n_in = 2 * channels if joined else channels
+        self.left_proj = ChannelLinear(n_in, 2 * channels)
+        self.right_proj = ChannelLinear(n_in, 2 * channels)
         self.out_proj = ChannelLinear(2 * channels, channels)
 
-    def forward(self, grid: GridProduct, left: Tensor, right: Tensor, scalars: Tensor):
-        both = torch.cat([left, right], dim=-1)
-        product = grid.to_grid(self.left_proj(both)) * grid.to_grid(self.right_proj(both))
-        return self.out_proj(grid.from_grid(product))
-
-
-class PlainOperation(nn.Module):
-    """The bare product."""
-
-    def forward(self, grid: GridProduct, left: Tensor, right: Tensor, scalars: Tensor):
-        return grid.from_grid(grid.to_grid(left) * grid.to_grid(right))
+    def forward(self, product: GridProduct, left: Tensor, right: Tensor, scalars: Tensor):
+        if self.joined:
+            left = right = torch.cat([left, right], dim=-1)
+        values = product.multiply(self.left_proj(left), self.right_proj(right))
+        return self.out_proj(product.analyse(values))
 
 
 class GridActivation(nn.Module):
-    """Nonlinearity of a feed-forward network, (N, D, 2 n_K h) -> (N, D, n_K h).
+    """Nonlinearity that multiplies the two halves of the channels.
 
-    The two halves of the channels are multiplied on the grid. ``kmax`` None is the sphere,
-    a number the SO(3) grid with that many frame orders.
+    (F, B, R, 2 n_K c) -> (F, B, R, n_K c), F focus streams.
     """
 
-    def __init__(self, lmax: int, kmax: int | None, channels: int, operation: nn.Module):
+    def __init__(self, layout: GridLayout, n_focus: int, channels: int, bias: bool):
         super().__init__()
-        self.grid = GridProduct(lmax, kmax)
-        self.grid_op = operation
-        self.scalar_gate = FocusLinear(1, 2 * channels, channels)
+        self.product = GridProduct(layout, channels, joined=True)
+        self.scalar_gate = FocusLinear(n_focus, 2 * channels, channels, bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        left, right = (self.grid.split_frames(half) for half in x.chunk(2, dim=-1))
-        scalars = torch.cat([left[:, 0, 0], right[:, 0, 0]], dim=-1)
-        product = self.grid_op(self.grid, left, right, scalars)
-        gate = self.scalar_gate(scalars[None])[0]
-        return _scalar_path(product, scalars, gate).flatten(2)
+        fields = x.unflatten(-1, (2, self.product.n_frames, -1))
+        scalars = fields[:, :, 0, :, 0].flatten(2)
+        gate, streams = self.scalar_gate(scalars), len(x)
+        left, right = fields.flatten(0, 1).unbind(2)
+        scalars = scalars.flatten(0, 1)
+        result = self.product(left, right, scalars)
+        result = _scalar_path(result, scalars, gate.flatten(0, 1)).flatten(2)
+        return result.unflatten(0, (streams, -1))
 
 
-class MessageNodeProduct(nn.Module):
-    """Product of the aggregated message with the node itself on the SO(3) grid.
+class CrossProduct(nn.Module):
+    """Product of a query with a context, e.g. of the aggregated message with the node.
 
-    Both are lifted to frames by one map, multiplied, and contracted again; focus streams
-    do not mix. Message and node (N, D, F C) -> (N, D, F C).
+    On the SO(3) grid both are lifted to frames by one map, multiplied, and contracted
+    again; on the sphere they are used as they are. Focus streams do not mix.
     """
 
-    def __init__(self, config: DescriptorConfig):
+    def __init__(self, layout: GridLayout, n_focus: int, channels: int, bias: bool):
         super().__init__()
-        lmax, kmax = config.lmax, config.block_kmax
-        self.n_focus, channels = config.n_focus, config.focus_channels
-        self.grid = GridProduct(lmax, kmax)
-        n_frames = self.grid.n_frames
-        self.frame_expand = SO3Linear(lmax, channels, n_frames * channels)
-        self.frame_contract = SO3Linear(lmax, n_frames * channels, channels)
-        self.scalar_gate = FocusLinear(self.n_focus, 2 * channels, channels)
-        self.residual_scale = parameter(self.n_focus, channels)
+        self.product = GridProduct(layout, channels, joined=False)
+        self.scalar_gate = FocusLinear(n_focus, 2 * channels, channels, bias)
+        self.residual_scale = parameter(n_focus, channels)
+        self.frame_expand = self.frame_contract = None
+        if layout.option.kind == "so3":
+            lifted = layout.n_frames * channels
+            self.frame_expand = RowLinear(layout.degrees, channels, lifted)
+            self.frame_contract = RowLinear(layout.degrees, lifted, channels)
 
-    def forward(self, message: Tensor, node: Tensor) -> Tensor:
-        message, node = self._by_focus(message), self._by_focus(node)  # (F, N, D, C)
-        scalars = torch.cat([message[:, :, 0], node[:, :, 0]], dim=-1)
-        gate = self.scalar_gate(scalars)
-        left, right = (self._lift(x.flatten(0, 1)) for x in (message, node))
-        product = self.grid.from_grid(self.grid.to_grid(left) * self.grid.to_grid(right))
-        product = _scalar_path(product, scalars.flatten(0, 1), gate.flatten(0, 1))
-        result = self.frame_contract(product.flatten(2)).unflatten(0, (self.n_focus, -1))
-        result = result * self.residual_scale[:, None, None, :]
-        return result.movedim(0, 2).flatten(2)
-
-    def _by_focus(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self.n_focus, -1)).movedim(2, 0)
+    def forward(self, query: Tensor, context: Tensor) -> Tensor:
+        """Both (F, B, R, C) -> (F, B, R, C)."""
+        scalars = torch.cat([query[:, :, 0], context[:, :, 0]], dim=-1)
+        gate, scalars = self.scalar_gate(scalars).flatten(0, 1), scalars.flatten(0, 1)
+        left, right = self._lift(query.flatten(0, 1)), self._lift(context.flatten(0, 1))
+        result = _scalar_path(self.product(left, right, scalars), scalars, gate).flatten(
+            2
+        )
+        if self.frame_contract is not None:
+            result = self.frame_contract(result)
+        result = result.unflatten(0, (len(query), -1))
+        return result * self.residual_scale[:, None, None, :]
 
     def _lift(self, x: Tensor) -> Tensor:
-        return self.grid.split_frames(self.frame_expand(x))
+        """(B, R, C) -> (B, R, n_K, C)."""
+        lifted = x if self.frame_expand is None else self.frame_expand(x)
+        return lifted.unflatten(-1, (self.product.n_frames, -1))
+
+
+class RowLinear(nn.Module):
+    """One map per degree on rows of any order, (B, R, n_in) -> (B, R, n_out)."""
+
+    def __init__(self, degrees: np.ndarray, n_in: int, n_out: int):
+        super().__init__()
+        self.degrees = degrees.tolist()
+        self.weight = parameter(max(self.degrees) + 1, n_in, n_out)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.einsum("bri,rio->bro", x, self.weight[self.degrees])
 
 
 def _scalar_path(product: Tensor, scalars: Tensor, gate: Tensor) -> Tensor:
-    """Gate every row of (B, D, n_K, c); add silu(left) * right to row 0 of frame 0."""
+    """Gate every row of (B, R, n_K, c); add silu(left) * right to row 0 of frame 0."""
     left, right = scalars.chunk(2, dim=-1)
     gated = product * gate.sigmoid()[:, None, None, :]
     scalar = (F.silu(left) * right)[:, None, None, :]

@@ -133,7 +133,7 @@ class WignerRows(nn.Module):
 
 
 def _ladder_step(lmax: int, m: int) -> np.ndarray:
-    """1 / sqrt((l - m)(l + m + 1)) on the packed rows, times sqrt(2) for m = 0; 0 at l <= m."""
+    """1 / sqrt((l - m)(l + m + 1)) on packed rows, 0 at l <= m; sqrt(2) more at m = 0."""
     l = degree_of_row(lmax).astype(float)
     product = np.where(l > m, (l - m) * (l + m + 1), np.inf)
     return sqrt(2 if m == 0 else 1) / np.sqrt(product)

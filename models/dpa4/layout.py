@@ -3,7 +3,8 @@
 *Packed*: row ``l*l + l + m``, the layout of every node tensor. Truncating to a lower
 degree is a prefix slice.
 *By order*: rows grouped by |m|, the layout in which SO(2)-equivariant maps act; order 0
-holds ``(l, 0)`` for l = 0..L, order m > 0 holds ``(l, -m)`` for l = m..L, then ``(l, +m)``.
+holds ``(l, 0)`` for l = 0..L, order m > 0 holds ``(l, -m)`` for l = m..L, then
+``(l, +m)``.
 """
 
 import numpy as np

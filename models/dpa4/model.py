@@ -1,9 +1,13 @@
 """The DPA4 energy model: atomic energies from types and edges."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 
 from ..edges import EdgeList
+from ..inputs import InputSpec
+from .bridging import ZBLPotential
 from .config import ModelConfig
 from .descriptor import Descriptor
 from .fitting import EnergyFitting
@@ -15,7 +19,7 @@ class DPA4Model(nn.Module):
     """Atomic energies of a DPA4 checkpoint.
 
     Plain PyTorch, right in float32 and float64, on any device, differentiable any number
-    of times with respect to ``edges.vec``.
+    of times with respect to ``edges.vec`` and ``spin``.
 
     Attributes:
         architecture: name of the model family.
@@ -26,7 +30,6 @@ class DPA4Model(nn.Module):
     """
 
     architecture = "DPA4"
-    shortest_distance = 1e-3
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -34,15 +37,25 @@ class DPA4Model(nn.Module):
         self.type_map = config.type_map
         self.rcut = config.descriptor.rcut
         self.version = config.descriptor.version
+        bridged = config.descriptor.bridging is not None
+        self.shortest_distance = 0.0 if bridged else 1e-3
         ntypes = len(config.type_map)
-        self.descriptor = Descriptor(config.descriptor)
-        self.fitting = EnergyFitting(config.fitting, config.descriptor.channels)
-        # Both energy biases stay in float64 whatever the precision of the weights.
-        self.fitting_bias = nn.Buffer(torch.empty(ntypes, 1, device="meta"))
-        self.out_bias = nn.Buffer(torch.empty(1, ntypes, 1, device="meta"))
         active, pairs = _exclusion_masks(config)
         self.active_type = nn.Buffer(active, persistent=False)
         self.active_pair = nn.Buffer(pairs, persistent=False)
+        self.descriptor = Descriptor(config.descriptor)
+        self.fitting = EnergyFitting(config.fitting, config.descriptor.channels)
+        self.inter_potential = (
+            ZBLPotential(ntypes, self.rcut, active) if bridged else None
+        )
+        # Both energy biases stay in float64 whatever the precision of the weights.
+        self.fitting_bias = nn.Buffer(torch.empty(ntypes, 1, device="meta"))
+        self.out_bias = nn.Buffer(torch.empty(1, ntypes, 1, device="meta"))
+
+    @property
+    def inputs(self) -> tuple[InputSpec, ...]:
+        """What the model reads beside types and edges."""
+        return (*self.descriptor.inputs, *self.fitting.inputs.specs)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -54,21 +67,30 @@ class DPA4Model(nn.Module):
         """Where the weights are and the inputs must be."""
         return self.out_bias.device
 
-    def forward(self, types: Tensor, edges: EdgeList) -> Tensor:
+    def forward(
+        self,
+        types: Tensor,
+        edges: EdgeList,
+        conditions: Mapping[str, Tensor] | None = None,
+    ) -> Tensor:
         """Evaluate atomic energies.
 
         Args:
             types: index into ``type_map`` of each atom, (N,), int64.
             edges: every pair within ``rcut``; longer edges contribute zero.
+            conditions: further inputs by name, those of ``self.inputs``.
 
         Returns:
             (N,), float64, eV.
         """
+        conditions = conditions or {}
         if self.config.pair_exclude_types:
             edges = edges.select(self.active_pair[types[edges.src], types[edges.dst]])
-        energy = self.fitting(self.descriptor(types, edges))
+        energy = self.fitting(self.descriptor(types, edges, conditions), conditions)
         energy = energy + self.fitting_bias[types, 0].to(energy.dtype)
         energy = energy.to(torch.float64) + self.out_bias[0, types, 0]
+        if self.inter_potential is not None:
+            energy = energy + self.inter_potential(types, edges)
         return energy * self.active_type[types]
 
 

@@ -45,9 +45,24 @@ class EquivariantNorm(nn.Module):
         self.balance_weight = nn.Buffer(torch.empty(packed_size(lmax), device="meta"))
 
     def forward(self, x: Tensor) -> Tensor:
-        scalar, rest = x[:, :1], x[:, 1:]
-        centred = torch.cat([scalar - scalar.mean(-1, keepdim=True), rest], dim=1)
-        variance = (centred.square().sum(-1) * self.balance_weight).sum(-1)
-        normalised = centred * torch.rsqrt(variance + self.eps)[:, None, None]
-        scaled = normalised * expand_degrees(self.adam_scale[:, 0], self.lmax)
-        return torch.cat([scaled[:, :1] + self.bias, scaled[:, 1:]], dim=1)
+        scale = expand_degrees(self.adam_scale[:, 0], self.lmax)
+        return balanced_normalize(x, self.balance_weight, self.eps, scale, self.bias)
+
+
+def balanced_normalize(
+    x: Tensor, balance: Tensor, eps: float, scale: Tensor, bias: Tensor
+) -> Tensor:
+    """Centre row 0, divide by the balanced norm of all rows, scale, shift row 0.
+
+    Args:
+        x: (..., R, C), the scalar row first.
+        balance: weight of each row in the norm, (R,).
+        eps: floor of the squared norm.
+        scale: gain of each row, broadcastable to (..., R, C).
+        bias: added to the scalar row, broadcastable to (..., 1, C).
+    """
+    scalar, rest = x[..., :1, :], x[..., 1:, :]
+    centred = torch.cat([scalar - scalar.mean(-1, keepdim=True), rest], dim=-2)
+    variance = (centred.square().sum(-1) * balance).sum(-1)
+    scaled = centred * torch.rsqrt(variance + eps)[..., None, None] * scale
+    return torch.cat([scaled[..., :1, :] + bias, scaled[..., 1:, :]], dim=-2)

@@ -1,10 +1,12 @@
 """Functions of the edge length: cutoff envelope, radial basis, radial network."""
 
+from itertools import pairwise
 from math import comb
 
 import torch
 from torch import Tensor, nn
 
+from .activation import Activation
 from .config import DescriptorConfig
 from .linear import MLPLayer, constant, parameter
 from .norm import rms_normalize
@@ -49,7 +51,7 @@ class RadialBasis(nn.Module):
 
 
 class RadialNetwork(nn.Module):
-    """Radial basis to one value per degree and channel, (E, n_radial) -> (E, L + 1, C)."""
+    """Radial basis to values per degree and channel, (E, n_radial) -> (E, L + 1, C)."""
 
     def __init__(self, config: DescriptorConfig):
         super().__init__()
@@ -57,11 +59,11 @@ class RadialNetwork(nn.Module):
         widths = [w or config.channels for w in config.radial_mlp]
         sizes = [config.n_radial, *widths, self.n_degrees * config.channels]
         layers: list[nn.Module] = []
-        for n_in, n_out in zip(sizes[:-2], sizes[1:-1], strict=True):
+        for n_in, n_out in pairwise(sizes[:-1]):
             layers.append(MLPLayer(n_in, n_out))
             if config.edge_norm:
                 layers.append(ChannelNorm(n_out))
-            layers.append(nn.SiLU())
+            layers.append(Activation(config.activation))
         layers.append(MLPLayer(sizes[-2], sizes[-1]))
         self.net = nn.Sequential(*layers)
 

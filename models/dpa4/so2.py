@@ -7,10 +7,10 @@ Orders never mix in a linear map; the gates couple them through the scalar row.
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from .activation import Activation
 from .config import DescriptorConfig
-from .linear import parameter
+from .linear import FocusLinear, parameter
 
 __all__ = ["GatedActivation", "MixingStack", "RadialMixer", "SO2Linear"]
 
@@ -21,44 +21,51 @@ class SO2Linear(nn.Module):
     With ``z = x_-m + i x_+m`` it is ``z (U + i V)``; for m = 0 any real matrix.
     """
 
-    def __init__(self, config: DescriptorConfig):
+    def __init__(self, config: DescriptorConfig, widening: int = 1):
         super().__init__()
         self.n_focus, channels = config.n_focus, config.focus_channels
-        sizes = [(config.lmax - m + 1) * channels for m in range(config.block_mmax + 1)]
-        self.weight_m0 = parameter(sizes[0], self.n_focus * sizes[0])
+        sizes = [(config.lmax - m + 1) * channels for m in range(config.mmax + 1)]
+        self.weight_m0 = parameter(sizes[0], self.n_focus * sizes[0] * widening)
         self.weight_m = nn.ParameterList(
-            parameter(n, self.n_focus * 2 * n) for n in sizes[1:]
+            parameter(n, self.n_focus * 2 * n * widening) for n in sizes[1:]
+        )
+        self.bias0 = (
+            parameter(config.hidden_channels * widening) if config.mlp_bias else None
         )
 
     def forward(self, orders: list[Tensor]) -> list[Tensor]:
+        """Map each order; the bias is the caller's, who may have to scale it."""
         matrices = [self.weight_m0.unflatten(1, (self.n_focus, -1)).transpose(0, 1)]
         for weight in self.weight_m:
             u, v = weight.unflatten(1, (self.n_focus, 2, -1)).permute(2, 1, 0, 3)
-            matrices.append(
-                torch.cat([torch.cat([u, v], -1), torch.cat([-v, u], -1)], -2)
-            )
+            top, bottom = torch.cat([u, v], -1), torch.cat([-v, u], -1)
+            matrices.append(torch.cat([top, bottom], -2))
         return [
-            torch.bmm(x.flatten(2), w).unflatten(2, x.shape[2:])
+            torch.bmm(x.flatten(2), w).unflatten(2, (x.shape[2], -1))
             for x, w in zip(orders, matrices, strict=True)
         ]
 
 
 class GatedActivation(nn.Module):
-    """SiLU on the scalar row, a sigmoid gate per degree and channel on all others."""
+    """Activation of the scalar row, a sigmoid gate per degree and channel on others."""
 
     def __init__(self, config: DescriptorConfig):
         super().__init__()
-        self.n_focus, self.lmax = config.n_focus, config.lmax
-        channels = config.focus_channels
-        self.gate_linear = nn.Module()
-        self.gate_linear.weight = parameter(channels, self.n_focus * self.lmax * channels)
+        self.lmax, channels = config.lmax, config.focus_channels
+        self.activation = Activation(config.so2_activation)
+        if self.lmax > 0:
+            n_gates = self.lmax * channels
+            self.gate_linear = FocusLinear(
+                config.n_focus, channels, n_gates, config.mlp_bias
+            )
 
     def forward(self, orders: list[Tensor]) -> list[Tensor]:
         scalar = orders[0][:, :, 0]
-        weight = self.gate_linear.weight.unflatten(1, (self.n_focus, -1)).transpose(0, 1)
-        gates = torch.bmm(scalar, weight).sigmoid().unflatten(2, (self.lmax, -1))
-        rest = orders[0][:, :, 1:] * gates
-        result = [torch.cat([F.silu(scalar)[:, :, None], rest], dim=2)]
+        activated = self.activation(scalar)[:, :, None]
+        if self.lmax == 0:
+            return [activated]
+        gates = self.gate_linear(scalar).sigmoid().unflatten(2, (self.lmax, -1))
+        result = [torch.cat([activated, orders[0][:, :, 1:] * gates], dim=2)]
         for m, x in enumerate(orders[1:], start=1):
             signs = x.unflatten(2, (2, -1))  # the gate is the same for -m and +m
             result.append((signs * gates[:, :, None, m - 1 :]).flatten(2, 3))
@@ -76,7 +83,8 @@ class MixingStack(nn.Module):
             GatedActivation(config) for _ in range(n_layers - 1)
         )
 
-    def forward(self, orders: list[Tensor]) -> list[Tensor]:
+    def forward(self, orders: list[Tensor], bias_scale: Tensor) -> list[Tensor]:
+        """Mix the rows; ``bias_scale`` is for stacks with biases, see ``so2_options``."""
         for i, linear in enumerate(self.so2_linears):
             update = linear(orders)
             if i < len(self.non_linearities):
@@ -89,8 +97,8 @@ class RadialMixer(nn.Module):
     """Degree-mixing kernels that depend on the radial features of the edge.
 
     The kernel of order m maps degree l_in to l_out and is the same for -m and +m. It acts
-    on rows, not on channels, so it multiplies the small rotation matrix of the edge before
-    that meets the features. With mode ``degree_channel`` there are ``rank`` kernels, each
+    on rows, not on channels, so it multiplies the small rotation matrix of the edge
+    before that meets the features. With mode ``degree_channel`` there are ``rank`` kernels, each
     followed by a channel-wise scale, which is applied to the atoms for the same reason.
     """
 
@@ -98,29 +106,34 @@ class RadialMixer(nn.Module):
         super().__init__()
         self.with_channels = config.radial_so2_mode == "degree_channel"
         self.rank = config.radial_so2_rank if self.with_channels else 1
-        self.n_degrees = [config.lmax - m + 1 for m in range(config.block_mmax + 1)]
+        self.n_degrees = [config.lmax - m + 1 for m in range(config.mmax + 1)]
         n_kernel = sum(n * n for n in self.n_degrees)
         n_in = (config.lmax + 1) * config.hidden_channels
         self.weight = parameter(n_in, n_kernel * self.rank)
         if self.with_channels:
             self.channel_basis = parameter(self.rank, config.hidden_channels)
 
-    def scale_channels(self, nodes: Tensor) -> Tensor:
-        """Node features (N, D, H) -> (N, rank D, H), one copy per kernel."""
-        if not self.with_channels:
-            return nodes
-        return (nodes[:, None] * self.channel_basis[:, None, :]).flatten(1, 2)
-
-    def forward(self, rotation: list[Tensor], radial: Tensor) -> list[Tensor]:
-        """Mix the rows of each order's rotation.
+    def forward(
+        self, nodes: Tensor, at_src, rotation: list[Tensor], radial: Tensor
+    ) -> list[Tensor]:
+        """Rotated and mixed source features.
 
         Args:
+            nodes: (N, D, H).
+            at_src: takes node rows to the sources of the edges.
             rotation: per order (E, n or 2 n, D).
             radial: radial features at hidden width, (E, L + 1, H).
 
         Returns:
-            Per order (E, n or 2 n, rank D), to be applied to ``scale_channels(nodes)``.
+            Per order (E, n or 2 n, H).
         """
+        if self.with_channels:
+            nodes = (nodes[:, None] * self.channel_basis[:, None, :]).flatten(1, 2)
+        mixed = torch.cat(self._mix(rotation, radial), dim=1)  # (E, rows, rank D)
+        return (mixed @ at_src(nodes)).split([r.shape[1] for r in rotation], dim=1)
+
+    def _mix(self, rotation: list[Tensor], radial: Tensor) -> list[Tensor]:
+        """Kernels times rotation, per order (E, n or 2 n, rank D)."""
         kernels = (radial.flatten(1) @ self.weight).unflatten(1, (-1, self.rank))
         parts = kernels.split([n * n for n in self.n_degrees], dim=1)
         mixed = []

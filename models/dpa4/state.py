@@ -23,18 +23,37 @@ _NOT_NEEDED = re.compile(
 _RENAMED = [
     (r"^atomic_model\.out_bias$", "out_bias"),
     (_FITTING + "bias_atom_e$", "fitting_bias"),
+    (_FITTING + "(case_embd|default_fparam_tensor|[fa]param_.*)$", r"fitting.inputs.\1"),
     (_FITTING + r"filter_layers\.networks\.0\.hidden_layers\.(\d+)\.linear\.",
      r"fitting.hidden_layers.\1."),
-    (_FITTING + r"filter_layers\.networks\.0\.output_layer\.", "fitting.output_layer."),
+    (_FITTING + r"filter_layers\.networks\.0\.", "fitting."),
     (_DESCRIPTOR + r"film_(scale|shift)_norm\.adam_scale$", r"descriptor.film.\1_gain"),
-    (_DESCRIPTOR + r"film_(scale|shift)_strength_log$", r"descriptor.film.\1_strength_log"),
-    (_DESCRIPTOR + r"(blocks\.\d+\.so2_conv\.)(so2_linears|non_linearities)\.",
-     r"descriptor.\1stack.\2."),
-    (_DESCRIPTOR + r"(blocks\.\d+\.so2_conv\.)((adamw_)?attn_)", r"descriptor.\1attention.\2"),
-    (_DESCRIPTOR + r"(blocks\.\d+\.so2_conv\.)((adamw_)?focus_compete_)",
-     r"descriptor.\1competition.\2"),
+    (_DESCRIPTOR + "film_(scale|shift)_strength_log$",
+     r"descriptor.film.\1_strength_log"),
+    (_DESCRIPTOR + r"final_(full|block)_attn_res\.", "descriptor.final_attn_res."),
     (_DESCRIPTOR, "descriptor."),
 ]  # fmt: skip
+
+# Inside a block.
+_RENAMED_IN_BLOCK = [
+    (r"^(full|block)_attn_res_", "attn_res_"),
+    (r"^so2_conv\.radial_degree_mixer\.", "so2_conv.path.mixer."),
+    (r"^so2_conv\.node_wise_grid_product\.", "so2_conv.path.node_wise.inner."),
+    (r"^so2_conv\.message_node_grid_product\.", "so2_conv.message_node."),
+    (r"^so2_conv\.edge_cartesian_tp\.", "so2_conv.path.stack."),
+    (r"^so2_conv\.node_cartesian_tp\.", "so2_conv.node_cartesian.stack."),
+    (r"^so2_conv\.(non_linearities\.\d+)\.scalar_gate\.",
+     r"so2_conv.path.stack.\1.inner.scalar_gate."),
+    (r"^so2_conv\.(so2_linears|non_linearities|so2_inter_norms|so2_layer_attn_res|"
+     r"adam_so2_layer_scales)\.", r"so2_conv.path.stack.\1."),
+    (r"^so2_conv\.(attn_(focus_mix|v_proj|o_proj))\.", r"so2_conv.attention_maps.\1."),
+    (r"^so2_conv\.((adamw_)?attn_)", r"so2_conv.attention.\1"),
+    (r"^so2_conv\.((adamw_)?focus_compete_)", r"so2_conv.competition.\1"),
+]  # fmt: skip
+
+# The operation of a grid network is part of its product here.
+_GRID_OPERATION = (r"\.grid_op\.", ".product.grid_op.")
+_BLOCK = re.compile(r"^(descriptor\.blocks\.\d+\.)(.*)$")
 
 
 def load_state(model: nn.Module, tensors: dict[str, Tensor], source: str) -> None:
@@ -66,18 +85,26 @@ def load_state(model: nn.Module, tensors: dict[str, Tensor], source: str) -> Non
 
 
 def _rename(key: str) -> str:
-    for pattern, replacement in _RENAMED:
+    key = re.sub(*_GRID_OPERATION, _first_match(key, _RENAMED))
+    block = _BLOCK.match(key)
+    if block is None:
+        return key
+    return block[1] + _first_match(block[2], _RENAMED_IN_BLOCK)
+
+
+def _first_match(key: str, rules: list[tuple[str, str]]) -> str:
+    for pattern, replacement in rules:
         key, count = re.subn(pattern, replacement, key)
         if count:
-            return key
+            break
     return key
 
 
 def _check_tensor(tensor: Tensor, shape: torch.Size, name: str, source: str) -> None:
     if tensor.shape != shape:
         raise ValueError(
-            f"{source}: tensor {name} has shape {tuple(tensor.shape)}, its options ask for "
-            f"{tuple(shape)}"
+            f"{source}: tensor {name} has shape {tuple(tensor.shape)}, its options ask "
+            f"for {tuple(shape)}"
         )
     if not tensor.isfinite().all():
         raise ValueError(f"{source}: tensor {name} is not finite; the model is damaged")
