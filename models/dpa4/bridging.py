@@ -23,7 +23,7 @@ _SCREENING = (
 
 
 def clamped_length(length: Tensor, inner: float, outer: float) -> Tensor:
-    """Length as the learned part sees it: frozen below ``inner``, true above ``outer``."""
+    """Length that the learned part sees: frozen below ``inner``, true above ``outer``."""
     t = ((length - inner) / (outer - inner)).clamp(0, 1)
     t4 = t.square().square()
     compressed = inner + (outer - inner) * t4 * (20 + t * (-45 + t * (36 - 10 * t)))

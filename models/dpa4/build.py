@@ -42,8 +42,8 @@ def build(checkpoint: Checkpoint, dtype: torch.dtype | None) -> DPA4Model:
 def _check_energy_model(checkpoint: Checkpoint) -> None:
     if any(k.startswith("atomic_model.dens_fitting_net.") for k in checkpoint.tensors):
         raise ValueError(
-            f"{checkpoint.path} holds a denoising model, which has no energy surface; give "
-            "an energy model"
+            f"{checkpoint.path} holds a denoising model, which has no energy surface; "
+            "give an energy model"
         )
     fitting = "atomic_model.fitting_net.filter_layers.networks.0."
     gated = (fitting + "hidden_layers.", fitting + "output_layer.")

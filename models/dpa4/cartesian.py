@@ -78,7 +78,8 @@ class EdgeCartesianPath(nn.Module):
     """Messages as products of the source's matrix with one made from the edge.
 
     The edge's matrix is, per channel,
-    ``r0 I / sqrt(3) + r1 [n]x / sqrt(2) + r2 (n n - I/3) / sqrt(2/3)``, r the radial features and n the direction; no rotation is needed.
+    ``r0 I / sqrt(3) + r1 [n]x / sqrt(2) + r2 (n n - I/3) / sqrt(2/3)``, r the radial
+    features and n the direction; no rotation is needed.
     """
 
     back_scale = 1.0

@@ -1,8 +1,8 @@
 """Point-wise products of equivariant fields on a grid.
 
 Fields are coefficients with frame-major channels, (B, R, n_K c), R rows in packed order
-or in that of the edge frame. All grid networks share the *scalar path*: a gate from the two
-scalar rows on everything, plus ``silu(left) * right`` on the scalar itself.
+or in that of the edge frame. All grid networks share the *scalar path*: a gate from the
+two scalar rows on everything, plus ``silu(left) * right`` on the scalar itself.
 """
 
 import numpy as np

@@ -106,7 +106,8 @@ class WignerRows(nn.Module):
         self.lmax, self.mmax = lmax, mmax
         jays = generators(lmax).transpose(1, 0, 2).reshape(packed_size(lmax), -1)
         self.jays = constant(jays)  # (D, 3 D)
-        self.steps = constant([_ladder_step(lmax, m) for m in range(mmax)])
+        steps = [_ladder_step(lmax, m) for m in range(mmax)]
+        self.steps = constant(np.array(steps))
 
     def forward(self, frame: Tensor) -> Tensor:
         """Rotations (..., 3, 3) -> (..., 2 mmax + 1, D).

@@ -144,7 +144,7 @@ def _pair_exclusions(params: dict, descriptor: dict) -> tuple[tuple[int, int], .
     """Excluded type pairs.
 
     The stored form has them at the model and an empty list at the descriptor; two
-    different lists, or an empty one at the model beside a full one, contradict each other.
+    different lists, or an empty one at the model beside a full one, are a contradiction.
     """
     of_model = _as_pairs(params.get("pair_exclude_types"))
     of_descriptor = _as_pairs(descriptor.get("exclude_types"))

@@ -241,8 +241,8 @@ def _grids(o: dict[str, Any]) -> tuple[GridOption | None, ...]:
         # Below order 4 the product grid is exact and equals any other exact rule.
         raise UnsupportedOptionError(
             "descriptor options s2_activation[0] or node_wise_s2 with "
-            "lebedev_quadrature[0]=False and orders of 4 and more are not supported: that "
-            "grid is too coarse to be rotation invariant"
+            "lebedev_quadrature[0]=False and orders of 4 and more are not supported: "
+            "that grid is too coarse to be rotation invariant"
         )
     mlp, branch = _triple(o["grid_mlp"]), _triple(o["grid_branch"])
     kinds = [

@@ -98,8 +98,9 @@ class RadialMixer(nn.Module):
 
     The kernel of order m maps degree l_in to l_out and is the same for -m and +m. It acts
     on rows, not on channels, so it multiplies the small rotation matrix of the edge
-    before that meets the features. With mode ``degree_channel`` there are ``rank`` kernels, each
-    followed by a channel-wise scale, which is applied to the atoms for the same reason.
+    before that meets the features. With mode ``degree_channel`` there are ``rank``
+    kernels, each followed by a channel-wise scale, which is applied to the atoms for the
+    same reason.
     """
 
     def __init__(self, config: DescriptorConfig):
