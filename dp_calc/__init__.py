@@ -1,0 +1,26 @@
+"""ASE calculator for DPA4 interatomic potentials."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .calculator import DP
+    from .models import load_model
+    from .settings import Settings
+
+__all__ = ["DP", "Settings", "__version__", "load_model"]
+
+_HOME = {"DP": ".calculator", "Settings": ".settings", "load_model": ".models"}
+
+
+def __getattr__(name: str) -> Any:
+    # On first use only: looking at the package must not cost an import of torch.
+    if name == "__version__":
+        return import_module("importlib.metadata").version("dp-calc")
+    if name in _HOME:
+        return getattr(import_module(_HOME[name], __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
