@@ -47,9 +47,9 @@ class Results(NamedTuple):
     magnetic_forces: np.ndarray | None = None
 
 
-def structures(name: str) -> list[Structure]:
-    """Structures of ``tests/data/NAME.ref.npz``."""
-    with np.load(DATA / f"{name}.ref.npz") as stored:
+def structures(name: str, folder: Path = DATA) -> list[Structure]:
+    """Structures of ``NAME.ref.npz`` in a folder."""
+    with np.load(folder / f"{name}.ref.npz") as stored:
         content = {key: stored[key] for key in stored.files}
     by_structure: dict[str, dict[str, np.ndarray]] = {}
     for key, value in content.items():
