@@ -1,0 +1,97 @@
+"""The command line: ``dp-calc`` and ``python -m dp_calc``.
+
+One module per command. Each imports what it needs when it runs, so that ``--help`` and
+wrong usage answer at once.
+"""
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from . import demo, evaluate, info
+
+__all__ = ["main"]
+
+_BAD_INPUT = 2
+_INTERRUPTED = 130  # 128 + SIGINT, as shells count
+_READER_GONE = 141  # 128 + SIGPIPE
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: the arguments; those of the process if not given.
+
+    Returns:
+        Exit status: 0 if all went well, 1 if something could not be computed, 2 if the
+        input was refused.
+    """
+    args = _parser().parse_args(argv)
+    try:
+        with _warnings_as_sentences():
+            status = args.run(args)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_stdout()
+        return _READER_GONE
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return _INTERRUPTED
+    except (ValueError, OSError) as error:
+        _say(f"error: {_sentence(error)}")
+        return _BAD_INPUT
+    except ArithmeticError as error:
+        _say(f"error: {_sentence(error)}")
+        return 1
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dp-calc", description="Evaluate DPA4 interatomic potentials through ASE."
+    )
+    parser.add_argument("--version", action=_ShowVersion)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for module in (info, evaluate, demo):
+        module.add_parser(commands)
+    return parser
+
+
+class _ShowVersion(argparse.Action):
+    """Looks the version up only when asked for."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str):
+        super().__init__(option_strings, dest, nargs=0, help="show the version and exit")
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        from .. import __version__
+
+        print(f"dp-calc {__version__}")
+        parser.exit()
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename or 'system'}: {error.strerror}"
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _say(text: str) -> None:
+    print(f"dp-calc: {text}", file=sys.stderr)
+
+
+@contextmanager
+def _warnings_as_sentences() -> Iterator[None]:
+    """Show warnings without the source line that raised them."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: _say(f"warning: {message}")
+        yield
+
+
+def _discard_stdout() -> None:
+    """Keep Python from flushing into the closed pipe once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,74 @@
+"""``dp-calc info``: what a checkpoint holds and how it would be run here."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .console import print_fields
+
+if TYPE_CHECKING:
+    from .. import DP
+
+__all__ = ["add_parser", "model_fields"]
+
+_SIZES = (
+    "n_blocks",
+    "channels",
+    "lmax",
+    "mmax",
+    "l_schedule",
+    "m_schedule",
+    "neuron",
+    "axis_neuron",
+)
+"""Descriptor options that tell how large a model is, by their names in the file."""
+
+
+def add_parser(commands: argparse._SubParsersAction) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "info",
+        help="show what a checkpoint holds",
+        description="Show what a checkpoint holds and how it would be run here.",
+    )
+    parser.add_argument("model", metavar="FILE", type=Path, help="checkpoint (.pt)")
+    parser.add_argument("--head", help="branch of a multi-task checkpoint")
+    parser.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from .. import DP
+
+    print_fields(model_fields(DP(args.model, head=args.head)))
+    return 0
+
+
+def model_fields(calc: "DP") -> list[tuple[str, str]]:
+    """Names and values that describe the model of a calculator."""
+    source = calc.model.source
+    branches = ", ".join(source.branches)
+    loaded = f" (loaded: {source.head})" if len(source.branches) > 1 else ""
+    megabytes = source.path.stat().st_size / 1e6
+    fields = [
+        ("file", str(source.path)),
+        ("architecture", _architecture(calc)),
+        ("size", f"{source.n_parameters:,} parameters, {megabytes:.1f} MB"),
+        ("elements", " ".join(calc.type_map)),
+        ("cutoff", f"{calc.rcut:g} Å"),
+        ("branches", branches + loaded),
+        ("version", f"{source.version:g}"),
+        ("runs as", calc.settings.describe(calc.model)),
+    ]
+    if source.observed_types and set(source.observed_types) != set(calc.type_map):
+        fields.insert(4, ("trained on", " ".join(source.observed_types)))
+    return fields
+
+
+def _architecture(calc: "DP") -> str:
+    source = calc.model.source
+    options = {k: v for k, v in source.options.items() if v is not None}
+    hidden = {"n_blocks", "lmax"} if "l_schedule" in options else set()
+    if "m_schedule" in options:
+        hidden.add("mmax")
+    sizes = [f"{k} {options[k]}" for k in _SIZES if k in options and k not in hidden]
+    return f"{source.architecture} ({', '.join(sizes)})"

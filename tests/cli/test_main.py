@@ -1,0 +1,97 @@
+import os
+import re
+import subprocess
+import sys
+import warnings
+
+import pytest
+
+import dp_calc as package
+from dp_calc.cli import info
+from dp_calc.data import water_model
+
+
+def _python(*args, **options):
+    return subprocess.run(
+        [sys.executable, *args], capture_output=True, text=True, timeout=120, **options
+    )
+
+
+def test_module_and_script_are_the_same():
+    result = _python("-m", "dp_calc", "--version")
+    assert (result.returncode, result.stdout) == (0, f"dp-calc {package.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    "args", [["--help"], ["evaluate", "--help"], ["demo", "--steps"]]
+)
+def test_help_and_wrong_usage_import_nothing_heavy(args):
+    result = _python("-X", "importtime", "-m", "dp_calc", *args)
+    imported = set(re.findall(r"\|\s+(\w+)\S*$", result.stderr, re.MULTILINE))
+    assert "argparse" in imported
+    assert not imported & {"torch", "triton", "numpy", "ase", "matplotlib", "tqdm"}
+
+
+def test_a_command_is_required(dp_calc):
+    status, _, err = dp_calc()
+    assert status == 2
+    assert "COMMAND" in err
+
+
+def test_help_names_every_command(dp_calc):
+    status, out, _ = dp_calc("--help")
+    assert status == 0
+    assert all(command in out for command in ("info", "evaluate", "demo"))
+
+
+def test_closed_pipe_ends_quietly():
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dp_calc", "info", str(water_model())],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.close(writer)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 141
+    assert "Error" not in err
+    assert "Traceback" not in err
+
+
+def test_interruption_is_one_line(dp_calc, monkeypatch):
+    monkeypatch.setattr(info, "model_fields", _raise(KeyboardInterrupt()))
+    status, _, err = dp_calc("info", water_model())
+    assert (status, err) == (130, "dp-calc: interrupted\n")
+
+
+def test_failed_arithmetic_is_one_line_and_status_1(dp_calc, monkeypatch):
+    monkeypatch.setattr(info, "model_fields", _raise(FloatingPointError("not finite")))
+    status, _, err = dp_calc("info", water_model())
+    assert (status, err) == (1, "dp-calc: error: not finite\n")
+
+
+def test_an_unexpected_exception_is_not_hidden(dp_calc, monkeypatch):
+    monkeypatch.setattr(info, "model_fields", _raise(KeyError("bug")))
+    with pytest.raises(KeyError):
+        dp_calc("info", water_model())
+
+
+def test_warnings_are_sentences_and_filters_stay_as_they_were(dp_calc, monkeypatch):
+    def warn(calc):
+        warnings.warn("look out", stacklevel=1)
+        return []
+
+    monkeypatch.setattr(info, "model_fields", warn)
+    before = list(warnings.filters), warnings.showwarning
+    _, _, err = dp_calc("info", water_model())
+    assert err == "dp-calc: warning: look out\n"
+    assert (list(warnings.filters), warnings.showwarning) == before
+
+
+def _raise(error):
+    def function(*_):
+        raise error
+
+    return function

@@ -1,0 +1,50 @@
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import ase.io
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run an example in an empty folder and give what it printed."""
+
+    def run(name, *args):
+        result = subprocess.run(
+            [sys.executable, EXAMPLES / name, *args],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert result.returncode == 0, result.stderr
+        return result.stdout
+
+    return run
+
+
+def test_single_point(run):
+    out = run("01_single_point.py")
+    assert float(re.search(r"energy +(\S+) eV", out)[1]) == pytest.approx(
+        -29943.88, abs=0.01
+    )
+    assert float(re.search(r"pressure +(\S+) GPa", out)[1]) == pytest.approx(
+        -0.032, abs=1e-3
+    )
+
+
+def test_md_water(run, tmp_path):
+    out = run("02_md_water.py", "4")
+    assert out.endswith("5 frames in water_md.traj\n")
+    frames = ase.io.read(tmp_path / "water_md.traj", ":")
+    assert all(200 < frame.get_temperature() < 450 for frame in frames)
+    assert len({frame.get_potential_energy() for frame in frames}) == 5
+
+
+def test_every_example_is_run_here():
+    names = re.findall(r'run\("(\d\d_\w+\.py)"', Path(__file__).read_text())
+    assert sorted(names) == sorted(path.name for path in EXAMPLES.glob("*.py"))
