@@ -6,10 +6,13 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from . import dpa4
+from . import classic, dpa4
 from .checkpoint import Checkpoint, read_checkpoint
+from .hub import resolve
 
 __all__ = ["ModelSource", "load_model"]
+
+_FAMILIES = (dpa4, classic)
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ def load_model(
     """Load a model from a DeePMD-kit training checkpoint.
 
     Args:
-        path: the ``.pt`` file.
+        path: the ``.pt`` file, or the name of a released model; see ``hub.resolve``.
         head: branch of a multi-task file; see ``read_checkpoint``.
         device: where to put it; the CPU if not given.
         dtype: float32 or float64; the checkpoint's own if not given.
@@ -62,15 +65,15 @@ def load_model(
     """
     if dtype not in (None, torch.float32, torch.float64):
         raise ValueError(f"dtype must be torch.float32 or torch.float64, not {dtype!r}")
-    checkpoint = read_checkpoint(path, head)
-    if not checkpoint.params.get("type_map"):
-        raise ValueError(f"{checkpoint.path} names no elements (type_map); it is damaged")
-    if not dpa4.recognises(checkpoint):
+    checkpoint = read_checkpoint(resolve(path), head)
+    family = next((f for f in _FAMILIES if f.recognises(checkpoint)), None)
+    if family is None:
         raise ValueError(
             f"{checkpoint.path} holds a model of type {checkpoint.descriptor_type!r}; "
-            "only DPA4 (SeZM) energy models can be read"
+            "only energy models of the types DPA4 (SeZM), se_e2_a, se_e2_r, se_e3, "
+            "se_e3_tebd and DPA-1 (se_atten) can be read"
         )
-    model = dpa4.build(checkpoint, dtype).requires_grad_(False)
+    model = family.build(checkpoint, dtype).requires_grad_(False)
     model.source = _source(model, checkpoint)
     return model.to(device or "cpu").eval()
 

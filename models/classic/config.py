@@ -9,13 +9,13 @@ __all__ = ["DescriptorConfig", "FittingConfig", "ModelConfig"]
 class DescriptorConfig:
     """Descriptor options; ``options.py`` reads them from a file.
 
-    ``sel`` is the number of neighbours that the descriptor has room for: of each type where
-    types are told apart, else of all types together. The options from ``type_one_side`` on
-    are those of some kinds only.
+    ``sel`` is the number of neighbours that the descriptor has room for: of each type
+    where types are told apart, else of all types together. The options from
+    ``type_one_side`` on are those of some kinds only.
     """
 
     kind: str
-    ntypes: int
+    type_map: tuple[str, ...]
     rcut: float
     rcut_smth: float
     sel: tuple[int, ...]
@@ -28,13 +28,19 @@ class DescriptorConfig:
     type_one_side: bool = True
     axis_neuron: int = 0
     tebd_dim: int = 0
+    tebd_mode: str = "strip"  # or "concat": the embedding net reads the type vectors
     tebd_bias: bool = False
     concat_tebd: bool = False
     smooth: bool = True
 
     @property
+    def ntypes(self) -> int:
+        """Number of types T."""
+        return len(self.type_map)
+
+    @property
     def n_slots(self) -> int:
-        """Number of neighbours that the descriptor averages over, absent ones included."""
+        """Number of neighbours, present and absent, that the descriptor averages over."""
         return sum(self.sel)
 
     @property
@@ -70,7 +76,6 @@ class FittingConfig:
 class ModelConfig:
     """Everything that determines a classic energy model besides its tensors."""
 
-    type_map: tuple[str, ...]
     descriptor: DescriptorConfig
     fitting: FittingConfig
     pair_exclude_types: tuple[tuple[int, int], ...]

@@ -58,7 +58,9 @@ class Neighbours:
         if centre_type is None:
             return Slots.of(self.edges.dst, self.edges.n_atoms, keep)
         keep = keep & (self.centre_types == centre_type)
-        return Slots.of(self.edges.dst, self.edges.n_atoms, keep, self.types == centre_type)
+        return Slots.of(
+            self.edges.dst, self.edges.n_atoms, keep, self.types == centre_type
+        )
 
     def all(self) -> Slots:
         """All neighbours of every centre."""
@@ -68,8 +70,8 @@ class Neighbours:
 class Environment(nn.Module):
     """Rows ``((1/r, x/r^2, y/r^2, z/r^2) w(r) - mean) / stddev`` of the neighbours.
 
-    An absent neighbour counts as a row of raw zeros, an excluded one as a row of normalised
-    zeros. The geometry is evaluated in float64.
+    An absent neighbour counts as a row of raw zeros, an excluded one as a row of
+    normalised zeros. The geometry is evaluated in float64.
     """
 
     def __init__(self, config: DescriptorConfig):
@@ -98,9 +100,8 @@ class Environment(nn.Module):
         edges = edges.select(edges.vec.detach().norm(dim=1) < self.config.rcut)
         present = self._count(types, edges)
         self._check_room(present)
-        excluded = self.excluded[types[edges.dst], types[edges.src]]
         if self.config.exclude_types:
-            edges = edges.select(~excluded)
+            edges = edges.select(~self.excluded[types[edges.dst], types[edges.src]])
         rows, weight = self._rows(types, edges)
         return Neighbours(
             types=types,
@@ -137,10 +138,10 @@ class Environment(nn.Module):
         if not crowded.any():
             return
         atom, block = crowded.nonzero()[0].tolist()
-        of_type = f" of type {block}" if len(self.config.sel) > 1 else ""
+        c = self.config
+        element = f" {c.type_map[block]}" if len(c.sel) > 1 else ""
         raise ValueError(
-            f"atom {atom} has {int(present[atom, block])} neighbours{of_type} within "
-            f"{self.config.rcut:g} Å but the model has room for {self.config.sel[block]} "
-            "(sel): the energy would leave some out; thin out the structure or train the "
-            "model with a larger sel"
+            f"atom {atom} has {int(present[atom, block])}{element} neighbours within "
+            f"{c.rcut:g} Å but the model has room for {c.sel[block]} (sel), so its "
+            "energy would leave some out; use a model that was trained with a larger sel"
         )

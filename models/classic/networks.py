@@ -7,8 +7,16 @@ from torch import Tensor, nn
 
 from ..dpa4.activation import Activation
 from ..dpa4.linear import parameter
+from .config import DescriptorConfig, FittingConfig
 
-__all__ = ["Embedding", "EmbeddingNet", "FittingNet", "ResidualLayer", "ResidualNet"]
+__all__ = [
+    "Embedding",
+    "EmbeddingNet",
+    "FittingNet",
+    "JointEmbeddingNet",
+    "ResidualLayer",
+    "residual_layers",
+]
 
 
 class ResidualLayer(nn.Module):
@@ -32,31 +40,24 @@ class ResidualLayer(nn.Module):
         return y + torch.cat([x] * self.n_copies, dim=-1) if self.n_copies else y
 
 
-class ResidualNet(nn.Module):
-    """Residual layers one after the other, (..., n_in) -> (..., widths[-1])."""
+def residual_layers(n_in: int, config: DescriptorConfig | FittingConfig) -> nn.Sequential:
+    """The hidden layers of a net with the widths and the activation of ``config``."""
+    widths = pairwise((n_in, *config.neuron))
+    return nn.Sequential(
+        *(ResidualLayer(a, b, config.activation, config.resnet_dt) for a, b in widths)
+    )
 
-    def __init__(self, n_in: int, widths: tuple[int, ...], activation: str, resnet_dt: bool):
+
+class FittingNet(nn.Module):
+    """Residual layers and a linear output, (N, n_in) -> (N,)."""
+
+    def __init__(self, n_in: int, config: FittingConfig):
         super().__init__()
-        self.layers = nn.ModuleList(
-            ResidualLayer(a, b, activation, resnet_dt) for a, b in pairwise((n_in, *widths))
-        )
+        self.layers = residual_layers(n_in, config)
+        self.layers.append(OutputLayer((n_in, *config.neuron)[-1]))
 
     def forward(self, x: Tensor) -> Tensor:
-        for layer in self.layers:
-            x = layer(x)
-        return x
-
-
-class FittingNet(ResidualNet):
-    """A residual net with a linear output, (N, n_in) -> (N,)."""
-
-    def __init__(self, n_in: int, widths: tuple[int, ...], activation: str, resnet_dt: bool):
-        super().__init__(n_in, widths, activation, resnet_dt)
-        n_last = widths[-1] if widths else n_in
-        self.layers.append(OutputLayer(n_last))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x)[:, 0]
+        return self.layers(x)[:, 0]
 
 
 class OutputLayer(nn.Module):
@@ -72,7 +73,7 @@ class OutputLayer(nn.Module):
 
 
 class Embedding(nn.Module):
-    """A function g of one scalar with K outputs, and the sums that descriptors form with it.
+    """A function g of one scalar with K outputs, and the sums formed with it.
 
     A subclass provides ``forward``: scalars (...) -> (..., K).
     """
@@ -94,12 +95,21 @@ class Embedding(nn.Module):
 class EmbeddingNet(Embedding):
     """An embedding as a residual net."""
 
-    def __init__(self, widths: tuple[int, ...], activation: str, resnet_dt: bool):
+    def __init__(self, config: DescriptorConfig):
         super().__init__()
-        self.layers = ResidualNet(1, widths, activation, resnet_dt).layers
+        self.layers = residual_layers(1, config)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = x[..., None]
-        for layer in self.layers:
-            x = layer(x)
-        return x
+        return self.layers(x[..., None])
+
+
+class JointEmbeddingNet(nn.Module):
+    """A residual net on a scalar and ``n_vectors`` type vectors."""
+
+    def __init__(self, config: DescriptorConfig, n_vectors: int):
+        super().__init__()
+        self.layers = residual_layers(1 + n_vectors * config.tebd_dim, config)
+
+    def forward(self, x: Tensor, *vectors: Tensor) -> Tensor:
+        """Scalars (...) and vectors (..., tebd_dim) -> (..., K)."""
+        return self.layers(torch.cat([x[..., None], *vectors], dim=-1))
