@@ -1,5 +1,6 @@
 PYTHON ?= python3
 VENV ?= .venv
+# Without the constraints pip would take versions that the tests were not run with.
 PIP_INSTALL = $(VENV)/bin/python -m pip install -q -c constraints.txt
 
 .PHONY: demo test clean
@@ -14,14 +15,14 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP_INSTALL) torch
+	@echo "Installing into $(VENV); this takes a few minutes the first time."
 	$(PIP_INSTALL) -e .
 	touch $@
 
 $(VENV)/.installed-test: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP_INSTALL) torch
+	@echo "Installing into $(VENV); this takes a few minutes the first time."
 	$(PIP_INSTALL) -e '.[test]'
-	touch $@
+	touch $@ $(VENV)/.installed
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info
