@@ -4,7 +4,7 @@ Nothing in the file is executed, nothing is guessed: what is not understood is a
 """
 
 import pickle
-import zipfile
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,20 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .file_kind import why_not_pytorch
+from .lora import fold_adapters
+
 __all__ = ["Checkpoint", "read_checkpoint"]
 
-_OTHER_CONTAINERS = {
-    ".pth": "a TorchScript archive",
-    ".pt2": "a compiled package bound to one device and one torch version",
-    ".pte": "an exported program",
-    ".pb": "a TensorFlow graph",
-    ".savedmodel": "a TensorFlow or JAX model",
-    ".jlo": "a JAX model",
-    ".dp": "a backend-neutral archive",
-    ".yaml": "a backend-neutral archive",
-    ".yml": "a backend-neutral archive",
-    ".json": "an input file or a Paddle model",
-}
+# Parts of tensor names that only the exporting PyTorch backend writes.
+_EXPORTABLE_DIALECT = re.compile(
+    r"\.(original_model|compiled_forward_lower)\.|\._task_|\.fitting_net\.nets\."
+)
 
 
 @dataclass(frozen=True)
@@ -57,6 +52,11 @@ class Checkpoint:
 def read_checkpoint(path: str | Path, head: str | None = None) -> Checkpoint:
     """Read one branch of a training checkpoint.
 
+    The weights are those that training left (``model``), low-rank adapters folded in.
+    Averaged weights that the same file may hold beside them (``ema``) are not read, as in
+    DeePMD-kit: they have a file of their own, ``..._ema-STEP.pt``, which is read like
+    any other.
+
     Args:
         path: the ``.pt`` file.
         head: branch of a multi-task file, by name or alias, exactly or ignoring case; may
@@ -64,50 +64,50 @@ def read_checkpoint(path: str | Path, head: str | None = None) -> Checkpoint:
 
     Raises:
         FileNotFoundError: there is no such file.
+        OSError: it cannot be opened.
         ValueError: it is not a training checkpoint, or has no such branch.
     """
-    path = Path(path).expanduser().resolve()
+    path = Path(path).resolve()
     state, params = _state_and_params(_load(path), path)
-    branches = params.get("model_dict", {"Default": params})
-    if head is not None and not isinstance(head, str):
-        raise ValueError(f"head must be the name of a branch, not {head!r}")
+    branches = _branches(params, path)
     name = _select_branch(branches, head, path)
-    prefix = f"model.{name}."
-    tensors = {
-        k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)
-    }
-    if not tensors:
-        raise ValueError(
-            f"{path} holds no tensor named {prefix}*: it is damaged or foreign"
-        )
-    return Checkpoint(path, name, tuple(branches), branches[name], tensors)
+    tensors = _tensors_of_branch(state, name, branches, path)
+    _check_options(branches[name], path)
+    return Checkpoint(
+        path, name, tuple(branches), branches[name], fold_adapters(tensors, str(path))
+    )
 
 
 def _load(path: Path) -> Any:
-    if path.suffix.lower() in _OTHER_CONTAINERS:
-        raise ValueError(
-            f"{path} is {_OTHER_CONTAINERS[path.suffix.lower()]}, which cannot be read "
-            "here; give the training checkpoint (.pt) that it was made from"
-        )
     if not path.exists():
         raise FileNotFoundError(f"there is no model file {path}")
     if not path.is_file():
         raise ValueError(f"{path} is a folder; give the checkpoint file (.pt) in it")
+    reason = why_not_pytorch(path)
+    if reason:
+        raise ValueError(f"{path} {reason}")
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        raise ValueError(
-            f"{path} holds more than tensors and plain data, so it was not opened and "
-            "nothing in it was run; give a DeePMD-kit training checkpoint (.pt)"
-        ) from error
-    except (RuntimeError, EOFError, zipfile.BadZipFile, OSError, KeyError) as error:
-        raise ValueError(
-            f"{path} is not a complete PyTorch file (truncated, or of another format); "
-            "copy or download it again, or give a DeePMD-kit training checkpoint (.pt)"
-        ) from error
+        reason = _why_refused(str(error))
+    except Exception:  # damaged bytes make the reader fail in any way
+        reason = "it is damaged; copy or download it again"
+    # Raised out here: PyTorch's own error advises to load the file without protection.
+    raise ValueError(f"{path} is not a complete PyTorch file of plain data: {reason}")
 
 
-def _state_and_params(content: Any, path: Path) -> tuple[dict, dict]:
+def _why_refused(error: str) -> str:
+    """Name what the file would import or run; PyTorch's reader stops before it."""
+    found = re.search(r"(?:GLOBAL|function|class) ([\w.]+)", error)
+    if found is None:
+        return "it is damaged; copy or download it again"
+    return (
+        f"it would import {found[1]}, so it was not opened and nothing in it was run; "
+        "give a DeePMD-kit training checkpoint (.pt)"
+    )
+
+
+def _state_and_params(content: Any, path: Path) -> tuple[dict[str, Tensor], dict]:
     """State dict of the training wrapper and the model options in it."""
     state = content.get("model", content) if isinstance(content, dict) else None
     extra = state.get("_extra_state") if isinstance(state, dict) else None
@@ -117,15 +117,32 @@ def _state_and_params(content: Any, path: Path) -> tuple[dict, dict]:
             f"{path} is a PyTorch file but not a DeePMD-kit training checkpoint: it "
             "holds no model options"
         )
-    tensors = {k: v for k, v in state.items() if isinstance(v, Tensor)}
+    tensors = {
+        k: v for k, v in state.items() if isinstance(k, str) and isinstance(v, Tensor)
+    }
+    if any(_EXPORTABLE_DIALECT.search(k) for k in tensors):
+        raise ValueError(
+            f"{path} was written by the exportable PyTorch backend (pt_expt), whose "
+            "checkpoints cannot be read here; give one of the PyTorch backend (pt)"
+        )
     return tensors, params
 
 
+def _branches(params: dict[str, Any], path: Path) -> dict[str, dict]:
+    """Model options by the name of the branch."""
+    branches = params.get("model_dict", {"Default": params})
+    if not isinstance(branches, dict) or not branches:
+        raise ValueError(f"{path} is damaged: its model_dict names no model")
+    for name, options in branches.items():
+        if not isinstance(name, str) or not isinstance(options, dict):
+            raise ValueError(f"{path} is damaged: branch {name!r} has no model options")
+    return branches
+
+
 def _select_branch(branches: dict[str, dict], head: str | None, path: Path) -> str:
-    names = {name: name for name in branches}
-    for name, params in branches.items():
-        for alias in params.get("model_branch_alias") or ():
-            names.setdefault(alias, name)
+    if head is not None and not isinstance(head, str):
+        raise ValueError(f"head must be the name of a branch, not {head!r}")
+    names = _names_and_aliases(branches, path)
     listed = ", ".join(sorted(names))
     if head is None:
         if "Default" in names:
@@ -138,6 +155,67 @@ def _select_branch(branches: dict[str, dict], head: str | None, path: Path) -> s
     if head in names:
         return names[head]
     found = {target for name, target in names.items() if name.lower() == head.lower()}
-    if len(found) != 1:
+    if len(found) > 1:
+        raise ValueError(
+            f"{path} has several heads that are {head!r} but for capitals; write one as "
+            f"it stands: {listed}"
+        )
+    if not found:
         raise ValueError(f"{path} has no head {head!r}; its heads are: {listed}")
     return found.pop()
+
+
+def _names_and_aliases(branches: dict[str, dict], path: Path) -> dict[str, str]:
+    """Branch of each name and alias; a name that stands for two is an error."""
+    names = {name: name for name in branches}
+    for name, params in branches.items():
+        aliases = params.get("model_branch_alias") or ()
+        if not isinstance(aliases, list | tuple):
+            raise ValueError(f"{path} is damaged: the aliases of {name} are no list")
+        for alias in aliases:
+            if names.setdefault(str(alias), name) != name:
+                raise ValueError(
+                    f"{path} is ambiguous: {alias!r} stands for the heads "
+                    f"{names[str(alias)]} and {name}"
+                )
+    return names
+
+
+def _tensors_of_branch(
+    state: dict[str, Tensor], name: str, branches: dict[str, dict], path: Path
+) -> dict[str, Tensor]:
+    prefix = f"model.{name}."
+    # The name of a branch may begin like that of another, with a dot after it.
+    others = tuple(
+        f"model.{b}." for b in branches if b != name and f"model.{b}.".startswith(prefix)
+    )
+    tensors = {
+        k.removeprefix(prefix): v
+        for k, v in state.items()
+        if k.startswith(prefix) and not k.startswith(others)
+    }
+    if not tensors:
+        raise ValueError(
+            f"{path} holds no tensor named {prefix}*: it is damaged or foreign"
+        )
+    return tensors
+
+
+def _check_options(params: dict[str, Any], path: Path) -> None:
+    """Refuse options without which no model of any kind can be told or built."""
+    type_map = params.get("type_map")
+    if not isinstance(type_map, list) or not type_map:
+        raise ValueError(f"{path} is damaged: it lists no elements (type_map)")
+    if not all(isinstance(name, str) for name in type_map):
+        raise ValueError(f"{path} is damaged: its type_map holds more than names")
+    twice = sorted({name for name in type_map if type_map.count(name) > 1})
+    if twice:
+        raise ValueError(
+            f"{path} is ambiguous: its type_map lists {', '.join(twice)} more than once"
+        )
+    for section in ("descriptor", "fitting_net", "info", "spin", "lora"):
+        if not isinstance(params.get(section) or {}, dict):
+            raise ValueError(
+                f"{path} is damaged: its options have {params[section]!r} in the place "
+                f"of the section {section}"
+            )

@@ -1,0 +1,102 @@
+"""What a file is, by its first bytes, before anything in it is read."""
+
+import zipfile
+from pathlib import Path
+
+__all__ = ["why_not_pytorch"]
+
+_BY_SUFFIX = {
+    ".pth": "a TorchScript archive",
+    ".pt2": "a compiled package bound to one device and one torch version",
+    ".pte": "an exported program",
+    ".pb": "a TensorFlow graph",
+    ".jlo": "a JAX model",
+    ".pd": "a Paddle model",
+    ".dp": "a backend-neutral archive",
+    ".yaml": "a backend-neutral archive",
+    ".yml": "a backend-neutral archive",
+    ".json": "an input file or a Paddle model",
+}
+
+# Of a zip archive: part of a member's name, and what has such members.
+_BY_MEMBER = (
+    ("aotinductor/", "a compiled package bound to one device and one torch version"),
+    ("serialized_exported_program", "an exported program"),
+    ("constants.pkl", "a TorchScript archive"),
+    (".npy", "an archive of NumPy arrays"),
+)
+
+_BY_START = (
+    (b"\x89HDF\r\n\x1a\n", "an HDF5 file, perhaps a backend-neutral archive"),
+    (b"\x93NUMPY", "a NumPy array"),
+)
+
+_TRAINED = "give the training checkpoint (.pt) that it was made from"
+_FOREIGN = "give a DeePMD-kit training checkpoint (.pt)"
+
+
+def why_not_pytorch(path: Path) -> str | None:
+    """Say what a file is that is no PyTorch file, and what to do.
+
+    Args:
+        path: an existing file.
+
+    Returns:
+        The end of a sentence that begins with the path, or None if the file starts like
+        a PyTorch file, whole or not.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    with path.open("rb") as file:
+        start = file.read(4096)
+    if start[:4] == b"PK\x03\x04":
+        return _why_not_this_zip(path)
+    if start[:1] == b"\x80":  # a pickle, as PyTorch wrote before version 1.6
+        return None
+    kind = _BY_SUFFIX.get(path.suffix.lower())
+    if kind is not None:
+        return f"is {kind}, which cannot be read here; {_TRAINED}"
+    return _why_not(start)
+
+
+def _why_not_this_zip(path: Path) -> str | None:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.namelist()
+    except (zipfile.BadZipFile, OSError):
+        return (
+            "is not a complete PyTorch file: its end is missing; copy or download it "
+            "again"
+        )
+    for part, kind in _BY_MEMBER:
+        if any(part in member for member in members):
+            return f"is {kind}, which cannot be read here; {_TRAINED}"
+    if not any(member.endswith("data.pkl") for member in members):
+        return f"is a zip archive that PyTorch did not write; {_FOREIGN}"
+    return None
+
+
+def _why_not(start: bytes) -> str:
+    if not start:
+        return "is empty; copy or download it again"
+    for magic, kind in _BY_START:
+        if start.startswith(magic):
+            return f"is {kind}; {_FOREIGN}"
+    if start[8:10] == b'{"' and start[4:8] == bytes(4):
+        return f"is a safetensors file, which holds no model options; {_FOREIGN}"
+    return _why_not_text(start)
+
+
+def _why_not_text(start: bytes) -> str:
+    try:
+        text = start.decode(errors="strict" if len(start) < 4096 else "ignore")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        return f"is of a format that is not known here; {_FOREIGN}"
+    if text.lstrip()[:5].lower() in ("<html", "<!doc"):
+        return "is a web page, so a download went wrong; download the file itself"
+    if text.startswith("version https://git-lfs"):
+        return "is a Git LFS pointer instead of the file itself; run git lfs pull"
+    return f"is a text file instead of a PyTorch file; {_FOREIGN}"
