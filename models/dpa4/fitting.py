@@ -57,7 +57,15 @@ class EnergyFitting(nn.Module):
             energy = energy - self._network(torch.zeros_like(descriptor), extra)
         return energy
 
+    def last_hidden(self, descriptor: Tensor, conditions: Mapping[str, Tensor]) -> Tensor:
+        """Output of the last hidden layer, (N, C) -> (N, width)."""
+        descriptor = descriptor.to(self.dtype)
+        return self._hidden(descriptor, self.inputs(len(descriptor), conditions))
+
     def _network(self, x: Tensor, extra: Tensor | None) -> Tensor:
+        return self.output_layer(self._hidden(x, extra))[:, 0]
+
+    def _hidden(self, x: Tensor, extra: Tensor | None) -> Tensor:
         film = None if self.case_film is None else self.case_film(self.inputs.case_embd)
         if film is not None:
             x = film(0, x)
@@ -67,7 +75,7 @@ class EnergyFitting(nn.Module):
             x = layer(x)
             if film is not None:
                 x = film(i, x)
-        return self.output_layer(x)[:, 0]
+        return x
 
 
 class CaseFilm(nn.Module):

@@ -6,10 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from ..edges import EdgeList
+from ..execution import NativeExecutor
 from ..inputs import InputSpec
 from .bridging import ZBLPotential
 from .config import ModelConfig
-from .descriptor import Descriptor
+from .descriptor import Descriptor, MakeExecutor
 from .fitting import EnergyFitting
 
 __all__ = ["DPA4Model"]
@@ -72,6 +73,7 @@ class DPA4Model(nn.Module):
         types: Tensor,
         edges: EdgeList,
         conditions: Mapping[str, Tensor] | None = None,
+        executor: MakeExecutor = NativeExecutor,
     ) -> Tensor:
         """Evaluate atomic energies.
 
@@ -79,19 +81,56 @@ class DPA4Model(nn.Module):
             types: index into ``type_map`` of each atom, (N,), int64.
             edges: every pair within ``rcut``; longer edges contribute zero.
             conditions: further inputs by name, those of ``self.inputs``.
+            executor: how edges and atoms are gone over, see ``execution.py``.
 
         Returns:
             (N,), float64, eV.
         """
         conditions = conditions or {}
-        if self.config.pair_exclude_types:
-            edges = edges.select(self.active_pair[types[edges.src], types[edges.dst]])
-        energy = self.fitting(self.descriptor(types, edges, conditions), conditions)
+        edges = self._interacting(types, edges)
+        descriptor = self.descriptor(types, edges, conditions, executor)
+        energy = self.fitting(descriptor, conditions)
         energy = energy + self.fitting_bias[types, 0].to(energy.dtype)
         energy = energy.to(torch.float64) + self.out_bias[0, types, 0]
         if self.inter_potential is not None:
             energy = energy + self.inter_potential(types, edges)
         return energy * self.active_type[types]
+
+    def descriptors(
+        self,
+        types: Tensor,
+        edges: EdgeList,
+        conditions: Mapping[str, Tensor] | None = None,
+    ) -> Tensor:
+        """What describes the environment of each atom; arguments as in ``forward``.
+
+        Returns:
+            (N, channels), in the precision of the descriptor.
+        """
+        return self.descriptor(types, self._interacting(types, edges), conditions or {})
+
+    def last_hidden(
+        self,
+        types: Tensor,
+        edges: EdgeList,
+        conditions: Mapping[str, Tensor] | None = None,
+    ) -> Tensor:
+        """Last hidden layer of the fitting net; arguments as in ``forward``.
+
+        Returns:
+            (N, width), in the precision of the fitting net; without a hidden layer its
+            input.
+        """
+        conditions = conditions or {}
+        return self.fitting.last_hidden(
+            self.descriptors(types, edges, conditions), conditions
+        )
+
+    def _interacting(self, types: Tensor, edges: EdgeList) -> EdgeList:
+        """The edges without those of excluded pairs of types."""
+        if not self.config.pair_exclude_types:
+            return edges
+        return edges.select(self.active_pair[types[edges.src], types[edges.dst]])
 
 
 def _exclusion_masks(config: ModelConfig) -> tuple[Tensor, Tensor]:
