@@ -67,6 +67,19 @@ class EdgeList:
         """Sum over the edges that arrive at each atom, (E, ...) -> (N, ...)."""
         return segment_sum(values, self.dst, self._in_order, self.row_ptr)
 
+    def sum_products_at_dst(self, left: Tensor, right: Tensor) -> Tensor:
+        """Sum ``left.T @ right`` over arriving edges, (E, k, a), (E, k, b) -> (N, a, b)."""
+        return self.sum_at_dst(left.mT @ right)
+
+    def largest_at_dst(self, values: Tensor, start: Tensor) -> Tensor:
+        """Largest value of the arriving edges and ``start``, (E, K), (K,) -> (N, K).
+
+        For shifts of exponents: no derivative passes through it.
+        """
+        index = self.dst[:, None].expand_as(values)
+        start = start.detach().expand(self.n_atoms, -1)
+        return start.scatter_reduce(0, index, values.detach(), "amax", include_self=True)
+
     def with_vec(self, vec: Tensor) -> "EdgeList":
         """The same edges with other vectors, e.g. leaves that require gradients."""
         return replace(self, vec=vec)

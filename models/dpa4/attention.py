@@ -4,11 +4,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..edges import EdgeList
 from .config import DescriptorConfig
-from .geometry import EdgeGeometry
 from .linear import FocusLinear, FocusSO3Linear, SO3Linear, parameter
 from .norm import ScalarNorm
+from .view import DPA4EdgeView
 
 __all__ = ["AttentionMaps", "EdgeAttention", "FocusCompetition"]
 
@@ -39,17 +38,30 @@ class EdgeAttention(nn.Module):
         self.attn_output_gate_norm = ScalarNorm(self.streams, channels, config.eps)
         self.adamw_attn_gate_w = parameter(channels, self.streams, self.n_heads)
 
-    def forward(self, geometry: EdgeGeometry, scalars: Tensor, radial: Tensor) -> Tensor:
+    def project(self, scalars: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys of the atoms from their scalar row (N, H), (N, H) each."""
+        normed = self.attn_qk_norm(self._by_stream(scalars))
+        projected = (self.attn_q_proj(normed), self.attn_k_proj(normed))
+        query, key = (x.movedim(0, 1).flatten(1) for x in projected)
+        return query, key
+
+    def forward(
+        self, view: DPA4EdgeView, radial: Tensor, query: Tensor, key: Tensor
+    ) -> Tensor:
         """Attention weights of each channel, (E, H).
 
         Args:
-            geometry: the edges.
-            scalars: scalar row of the nodes, (N, H).
+            view: the edges.
             radial: degree-0 radial features at hidden width, (E, H).
+            query: of the destination of each edge, (E, H).
+            key: of its source, (E, H).
         """
-        logits = self._logits(geometry.edges, scalars, self._by_stream(radial))
-        null = F.softplus(self.adamw_attn_z_bias_raw) + self.eps  # (streams, heads)
-        return self._to_channels(_normalise(logits, geometry, null.flatten()), scalars)
+        product = (query * key).unflatten(1, (self.streams * self.n_heads, -1))
+        dot = product.sum(-1) / product.shape[-1] ** 0.5
+        bias = self._by_stream(radial) @ self.adamw_attn_logit_w.transpose(0, 1)
+        logits = dot + bias.movedim(0, 1).flatten(1)  # (E, streams * heads)
+        null = F.softplus(self.adamw_attn_z_bias_raw) + self.eps
+        return self._to_channels(_normalise(logits, view, null.flatten()), radial)
 
     def gate(self, scalars: Tensor) -> Tensor:
         """Output gate of each destination and channel, (N, H) -> (N, H)."""
@@ -57,51 +69,31 @@ class EdgeAttention(nn.Module):
         gate = (normed @ self.adamw_attn_gate_w.transpose(0, 1)).sigmoid()
         return self._to_channels(gate.movedim(0, 1).flatten(1), scalars)
 
-    def _logits(self, edges: EdgeList, scalars: Tensor, radial: Tensor) -> Tensor:
-        """Logits (E, streams * heads)."""
-        normed = self.attn_qk_norm(self._by_stream(scalars))
-        query = self._by_node(self.attn_q_proj(normed))
-        key = self._by_node(self.attn_k_proj(normed))
-        dot = (edges.at_dst(query) * edges.at_src(key)).sum(-1) / query.shape[-1] ** 0.5
-        bias = radial @ self.adamw_attn_logit_w.transpose(0, 1)  # (streams, E, heads)
-        return (dot + bias.movedim(0, 1)).flatten(1)
-
     def _by_stream(self, x: Tensor) -> Tensor:
         """(B, H) -> (streams, B, C)."""
         return x.unflatten(-1, (self.streams, -1)).movedim(1, 0)
-
-    def _by_node(self, x: Tensor) -> Tensor:
-        """(streams, N, C) -> (N, streams, heads, C_h)."""
-        return x.movedim(0, 1).unflatten(-1, (self.n_heads, -1))
 
     def _to_channels(self, per_head: Tensor, like: Tensor) -> Tensor:
         """Repeat on the channels of each head, (B, streams * heads) -> (B, H)."""
         return per_head.repeat_interleave(like.shape[1] // per_head.shape[1], dim=1)
 
 
-def _normalise(logits: Tensor, geometry: EdgeGeometry, null: Tensor) -> Tensor:
+def _normalise(logits: Tensor, view: DPA4EdgeView, null: Tensor) -> Tensor:
     """``w^2 g e^logit / (null + sum)`` over each destination, (E, K) -> (E, K).
 
     The exponent is shifted by the destination's largest log mass. Squaring
     ``w e^(half)`` instead of multiplying by ``w^2`` or ``e^(2 log w)`` keeps every order
     of derivative finite where w is tiny or zero.
     """
-    edges, w = geometry.edges, geometry.envelope[:, None]
-    if geometry.source_gate is not None:
-        w = w * _safe_sqrt(geometry.source_gate)[:, None]
-    shift = _largest(logits.detach(), w.detach(), edges, null.detach())
-    half = (logits - shift.index_select(0, edges.dst)) / 2
-    mass = (w * half.clamp(max=_MAX_EXPONENT).exp()).square()
-    total = edges.sum_at_dst(mass) + null * torch.exp(-shift)
-    return mass / edges.at_dst(total)
-
-
-def _largest(logits: Tensor, w: Tensor, edges: EdgeList, null: Tensor) -> Tensor:
-    """Largest log mass of each destination, the null mass included, (N, K)."""
+    layout, w = view.layout, view.geometry.envelope[:, None]
+    if view.source_gate is not None:
+        w = w * _safe_sqrt(view.source_gate)[:, None]
     log_mass = torch.where(w > 0, logits + 2 * torch.log(w), -torch.inf)
-    start = null.log().expand(edges.n_atoms, -1)
-    index = edges.dst[:, None].expand_as(log_mass)
-    return start.scatter_reduce(0, index, log_mass, "amax", include_self=True)
+    shift = layout.largest_at_dst(log_mass, null.log())
+    half = (logits - layout.at_dst(shift)) / 2
+    mass = (w * half.clamp(max=_MAX_EXPONENT).exp()).square()
+    total = layout.sum_at_dst(mass) + null * torch.exp(-shift)
+    return mass / layout.at_dst(total)
 
 
 def _safe_sqrt(x: Tensor) -> Tensor:

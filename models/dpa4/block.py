@@ -3,10 +3,10 @@
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..execution import Executor
 from .config import DescriptorConfig
 from .convolution import SO2Convolution
 from .ffn import block_network
-from .geometry import EdgeGeometry
 from .layout import packed_size
 from .linear import parameter
 from .norm import EquivariantNorm
@@ -44,23 +44,43 @@ class InteractionBlock(nn.Module):
         )
 
     def forward(
-        self, x: Tensor, geometry: EdgeGeometry, rotation: list[Tensor], radial: Tensor
+        self, x: Tensor, run: Executor, scalars: Tensor, inv_sqrt_degree: Tensor
     ) -> Tensor:
-        """Node state (N, D, C) -> (N, D, C); see ``SO2Convolution`` for the others."""
-        x = x + self.convolve(x, geometry, rotation, radial)
+        """Update the node state.
+
+        Args:
+            x: node state, (N, D, C).
+            run: how to go over edges and atoms.
+            scalars: scalar embedding of the atoms, (N, C).
+            inv_sqrt_degree: one over the root of the smooth degree, (N, 1).
+        """
+        nodes, total = self.message_sum(x, run, scalars)
+        return run.over_nodes(self._update, x, total, nodes, inv_sqrt_degree)[0]
+
+    def message_sum(
+        self, x: Tensor, run: Executor, scalars: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Features of the atoms and sums of the messages that they receive, (N, D, H)."""
+        prepared = run.over_nodes(self._prepare, x)
+        src, dst = self.so2_conv.at_edges(scalars, *prepared)
+        return prepared[0], run.over_edges(self.so2_conv.edge_sum, src, dst)[0]
+
+    def convolution_update(
+        self, total: Tensor, nodes: Tensor, inv_sqrt_degree: Tensor
+    ) -> tuple[Tensor]:
+        """What the convolution adds to the state, zero on rows that messages lack."""
+        update = self.so2_conv.finish(total, nodes, inv_sqrt_degree)
+        update = self.post_so2_norm(update)
+        return (F.pad(update, (0, 0, 0, self.node_rows - self.n_rows)),)
+
+    def _prepare(self, x: Tensor) -> tuple[Tensor, ...]:
+        return self.so2_conv.prepare(self.pre_so2_norm(x[:, : self.n_rows]))
+
+    def _update(self, x: Tensor, *convolved: Tensor) -> tuple[Tensor]:
+        x = x + self.convolution_update(*convolved)[0]
         for i in range(len(self.ffns)):
             x = x + self.feed_forward(i, x)
-        return x
-
-    def convolve(
-        self, x: Tensor, geometry: EdgeGeometry, rotation: list[Tensor], radial: Tensor
-    ) -> Tensor:
-        """Convolution with its norms; rows that messages do not have are zero."""
-        rows = self.pre_so2_norm(x[:, : self.n_rows])
-        update = self.post_so2_norm(self.so2_conv(rows, geometry, rotation, radial))
-        if self.node_rows == self.n_rows:
-            return update
-        return F.pad(update, (0, 0, 0, self.node_rows - self.n_rows))
+        return (x,)
 
     def feed_forward(self, i: int, x: Tensor) -> Tensor:
         """One feed-forward network with its norms, (N, D, C) -> (N, D, C)."""

@@ -31,7 +31,7 @@ def clamped_length(length: Tensor, inner: float, outer: float) -> Tensor:
 
 
 def freeze_gate(edges: EdgeList, length: Tensor, inner: float, outer: float) -> Tensor:
-    """Product over all edges that leave the source of an edge, (E,) -> (E,).
+    """Product over all edges that leave an atom, lengths (E,) -> (N,).
 
     Each factor rises from 0 at ``inner`` to 1 at ``outer`` with three zero derivatives at
     both ends. The product is taken by logarithms, with factors of zero counted apart.
@@ -42,7 +42,7 @@ def freeze_gate(edges: EdgeList, length: Tensor, inner: float, outer: float) -> 
     positive = switch > 0
     logs = edges.sum_at_src(torch.where(positive, switch, 1).log()[:, None])
     zeros = edges.sum_at_src((~positive).to(length.dtype)[:, None])
-    return edges.at_src(torch.where(zeros > 0, 0, logs.exp()))[:, 0]
+    return torch.where(zeros > 0, 0, logs.exp())[:, 0]
 
 
 class ZBLPotential(nn.Module):

@@ -15,7 +15,7 @@ from .config import DescriptorConfig
 from .gates import PackedGate
 from .layout import packed_size
 from .linear import FocusSO3Linear, constant
-from .messages import by_focus
+from .messages import GlobalPath, by_focus
 
 __all__ = ["EdgeCartesianPath", "NodeCartesian"]
 
@@ -74,15 +74,13 @@ class CartesianStack(nn.Module):
         return y
 
 
-class EdgeCartesianPath(nn.Module):
+class EdgeCartesianPath(GlobalPath):
     """Messages as products of the source's matrix with one made from the edge.
 
     The edge's matrix is, per channel,
     ``r0 I / sqrt(3) + r1 [n]x / sqrt(2) + r2 (n n - I/3) / sqrt(2/3)``, r the radial
     features and n the direction; no rotation is needed.
     """
-
-    back_scale = 1.0
 
     def __init__(self, config: DescriptorConfig):
         super().__init__()
@@ -93,17 +91,12 @@ class EdgeCartesianPath(nn.Module):
         self.cross = constant(_cross_tensor())
         self.stack = CartesianStack(config, config.mixing_layers)
 
-    def forward(self, nodes, geometry, rotation, radial):
+    def forward(self, view, rotation, radial, source, destination):
         """As ``FramePath.forward``, with all packed rows in one group."""
-        source = geometry.edges.at_src(nodes)
-        product = self._product(geometry.unit, radial)
+        product = self._product(view.geometry.unit, radial)
         message = self.stack(source, product) if self.n_layers else product(source)
         scalars = by_focus(source[:, 0] * radial[:, 0], self.n_focus)
         return [by_focus(message, self.n_focus)], scalars
-
-    def back(self, orders: list[Tensor], rotation: list[Tensor]) -> Tensor:
-        """Join the focus streams, -> (E, D, H)."""
-        return orders[0].movedim(0, 2).flatten(2)
 
     def _product(self, unit: Tensor, radial: Tensor) -> Callable[[Tensor], Tensor]:
         eye = torch.eye(3, dtype=unit.dtype, device=unit.device)

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from .activation import Activation
 from .config import DescriptorConfig
-from .geometry import EdgeGeometry
 from .linear import MLPLayer, constant, parameter
 
 __all__ = ["ChargeSpinEmbedding", "SpinEmbedding", "spin_rows"]
@@ -78,12 +77,9 @@ class SpinEmbedding(nn.Module):
         """Degree-1 rows of an atom from its own spin, (N, 3, C)."""
         return spin_rows(spin)[:, :, None] * self.adam_spin_vec_weight[types][:, None]
 
-    def from_neighbours(
-        self, types: Tensor, spin: Tensor, geometry: EdgeGeometry
-    ) -> Tensor:
-        """Degree-1 messages from the spins of the sources, (E, 3, C)."""
-        of_atom = spin_rows(spin)[:, :, None] * self.adam_spin_nbr_weight[types][:, None]
-        return geometry.edges.at_src(of_atom) * geometry.envelope[:, None, None]
+    def to_neighbours(self, types: Tensor, spin: Tensor) -> Tensor:
+        """Degree-1 rows that an atom sends to its neighbours, (N, 3, C)."""
+        return spin_rows(spin)[:, :, None] * self.adam_spin_nbr_weight[types][:, None]
 
 
 def spin_rows(spin: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ __all__ = [
     "FittingConfig",
     "GridOption",
     "ModelConfig",
+    "VirtualSpin",
     "rounded_width",
 ]
 
@@ -162,11 +163,28 @@ class FittingConfig:
 
 
 @dataclass(frozen=True)
+class VirtualSpin:
+    """Spins as virtual atoms (scheme "deepspin"), by type of the real atom.
+
+    ``scales`` is the distance of the virtual atom in Å per unit of spin, None for types
+    without one; ``max_neighbors`` counts the real neighbours that the format keeps.
+    """
+
+    scales: tuple[float | None, ...]
+    max_neighbors: int
+
+
+@dataclass(frozen=True)
 class ModelConfig:
-    """Everything that determines a DPA4 energy model besides its tensors."""
+    """Everything that determines a DPA4 energy model besides its tensors.
+
+    With ``virtual_spin`` the type map holds every name twice: the second half are the
+    types of the virtual atoms, which have no energy of their own.
+    """
 
     type_map: tuple[str, ...]
     descriptor: DescriptorConfig
     fitting: FittingConfig
     pair_exclude_types: tuple[tuple[int, int], ...]
     atom_exclude_types: tuple[int, ...]
+    virtual_spin: VirtualSpin | None = None

@@ -1,24 +1,29 @@
 """The SO(2) convolution: messages from neighbours, weighted, summed, and mixed."""
 
+from collections.abc import Sequence
+
 from torch import Tensor, nn
 
 from .attention import AttentionMaps, EdgeAttention, FocusCompetition
 from .cartesian import EdgeCartesianPath, NodeCartesian
 from .config import DescriptorConfig
-from .geometry import EdgeGeometry
 from .grid_net import CrossProduct, GridLayout
 from .linear import ChannelLinear, SO3Linear
 from .messages import DirectPath, FramePath, by_focus
+from .view import DPA4EdgeView
 
 __all__ = ["SO2Convolution"]
 
 
 class SO2Convolution(nn.Module):
-    """Gather, form messages, weight and sum them: (N, D, C) -> (N, D, C)."""
+    """Form messages, weight and sum them: node state (N, D, C) -> (N, D, C).
+
+    In three parts: ``prepare`` and ``finish`` act on atoms, ``edge_sum`` on edges.
+    """
 
     def __init__(self, config: DescriptorConfig):
         super().__init__()
-        self.n_focus = config.n_focus
+        self.n_focus, self.degrees = config.n_focus, (config.lmax, config.mmax)
         lmax, channels, hidden = config.lmax, config.channels, config.hidden_channels
         self.pre_focus_mix = SO3Linear(lmax, channels, hidden, config.mlp_bias)
         self.post_focus_mix = SO3Linear(lmax, hidden, channels, config.mlp_bias)
@@ -33,52 +38,67 @@ class SO2Convolution(nn.Module):
         cartesian = config.node_cartesian is not None and lmax in (1, 2)
         self.node_cartesian = NodeCartesian(config) if cartesian else None
 
-    def forward(
-        self, x: Tensor, geometry: EdgeGeometry, rotation: list[Tensor], radial: Tensor
-    ) -> Tensor:
-        """Convolve.
+    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Node features (N, D, H), then query and key (N, H) where there is attention."""
+        nodes = self.pre_focus_mix(x)
+        if self.attention is None:
+            return (nodes,)
+        return nodes, *self.attention.project(nodes[:, 0])
+
+    def at_edges(
+        self, scalars: Tensor, nodes: Tensor, *query_key: Tensor
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """What edges read of their source and of their destination.
 
         Args:
-            x: node state, (N, D, C).
-            geometry: the edges.
-            rotation: per order (E, n or 2 n, D), from ``EdgeRotation``.
-            radial: radial features with type terms, (E, L + 1, C).
+            scalars: scalar embedding of the atoms, (N, C).
+            nodes: features from ``prepare``, (N, D, H).
+            *query_key: likewise, (N, H) each.
         """
-        nodes = self.pre_focus_mix(x)
-        radial = self.radial_hidden_proj(radial)
-        rows, scalars = self.path(nodes, geometry, rotation, radial)
-        weight = self._weight(geometry, nodes[:, 0], radial[:, 0])
+        src, dst = [scalars, nodes], [scalars]
+        if query_key:
+            dst.append(query_key[0])
+            src.append(query_key[1])
+        if self.path.reads_destination:
+            dst.append(nodes)
+        return src, dst
+
+    def edge_sum(
+        self, view: DPA4EdgeView, src: Sequence[Tensor], dst: Sequence[Tensor]
+    ) -> tuple[Tensor]:
+        """Weighted sum of the messages at each destination, (N, D, H)."""
+        lmax = self.degrees[0]
+        pair = (src[0] + dst[0])[:, None]
+        radial = self.radial_hidden_proj(view.radial[:, : lmax + 1] + pair)
+        rotation = (
+            view.rotation(*self.degrees) if isinstance(self.path, FramePath) else []
+        )
+        rows, scalars = self.path(view, rotation, radial, src[1], dst[-1])
+        weight = self._weight(view, radial[:, 0], src, dst)
         share = None if self.competition is None else self.competition(scalars)
         if self.attention_maps is None:
             weight = by_focus(weight, self.n_focus)
             weight = weight if share is None else weight * share[..., None]
-            message = self.path.back([x * weight[:, :, None] for x in rows], rotation)
-        else:
-            if share is not None:
-                rows = [x * share[:, :, None, None] for x in rows]
-            message = self.attention_maps.value(self.path.back(rows, rotation))
-            message = message * weight[:, None]
-        total = geometry.edges.sum_at_dst(message) * self.path.back_scale
-        total = total * self._at_destination(geometry, nodes[:, 0])[:, None]
-        return self.post_focus_mix(self._with_node(total, nodes))
+            rows = [x * weight[:, :, None] for x in rows]
+            return (self.path.sum_back(view.layout, rows, rotation),)
+        if share is not None:
+            rows = [x * share[:, :, None, None] for x in rows]
+        message = self.attention_maps.value(self.path.back(rows, rotation))
+        return (view.layout.sum_at_dst(message * weight[:, None]),)
 
-    def _weight(self, geometry: EdgeGeometry, scalars: Tensor, radial: Tensor) -> Tensor:
+    def _weight(self, view: DPA4EdgeView, radial: Tensor, src, dst) -> Tensor:
         """Weight of each edge's message, (E, H)."""
         if self.attention is not None:
-            return self.attention(geometry, scalars, radial)
-        weight = geometry.envelope
-        if geometry.source_gate is not None:
-            weight = weight * geometry.source_gate
-        return weight[:, None].expand_as(radial)
+            return self.attention(view, radial, query=dst[1], key=src[2])
+        return view.gated(view.geometry.envelope)[:, None].expand_as(radial)
 
-    def _at_destination(self, geometry: EdgeGeometry, scalars: Tensor) -> Tensor:
-        """Factor of the summed message at its destination, (N, H) or (N, 1)."""
-        if self.attention is not None:
-            return self.attention.gate(scalars)
-        return geometry.inv_sqrt_degree[:, None]
-
-    def _with_node(self, total: Tensor, nodes: Tensor) -> Tensor:
-        """Products of the summed message with the node itself, (N, D, H)."""
+    def finish(self, total: Tensor, nodes: Tensor, inv_sqrt_degree: Tensor) -> Tensor:
+        """From the sums (N, D, H) and the node features (N, D, H) to (N, D, C)."""
+        if self.attention is None:
+            factor = inv_sqrt_degree
+        else:
+            factor = self.attention.gate(nodes[:, 0])
+        total = total * self.path.back_scale * factor[:, None]
         if self.attention_maps is not None:
             total = self.attention_maps.output(total)
         if self.message_node is not None:
@@ -87,7 +107,7 @@ class SO2Convolution(nn.Module):
             total = total + update.movedim(0, 2).flatten(2)
         if self.node_cartesian is not None:
             total = self.node_cartesian(total, nodes)
-        return total
+        return self.post_focus_mix(total)
 
 
 def _path(config: DescriptorConfig) -> nn.Module:

@@ -1,24 +1,29 @@
 """The DPA4 descriptor: edges and types in, one vector of scalars per atom out."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from ..edges import EdgeList
+from ..execution import Executor, NativeExecutor
 from ..inputs import InputSpec
 from .block import InteractionBlock
-from .conditioning import ChargeSpinEmbedding, SpinEmbedding
+from .bridging import freeze_gate
+from .conditioning import ChargeSpinEmbedding
 from .config import DescriptorConfig
-from .embedding import EnvironmentSeed, FilmModulation, TypeEmbedding, geometric_rows
+from .embedding import TypeEmbedding
 from .ffn import readout_network
-from .geometry import EdgeGeometry, EdgeRotation, edge_geometry
+from .geometry import EdgeRotation, edge_geometry
 from .history import HistoryBlock, final_attention
+from .initial import InitialState
 from .layout import packed_size
 from .radial import RadialBasis, RadialNetwork
+from .view import DPA4EdgeView
 
-__all__ = ["Descriptor"]
+__all__ = ["Descriptor", "MakeExecutor"]
+
+MakeExecutor = Callable[[EdgeList, Callable[..., DPA4EdgeView]], Executor]
 
 
 class Descriptor(nn.Module):
@@ -33,17 +38,12 @@ class Descriptor(nn.Module):
         self.charge_spin_embedding = (
             ChargeSpinEmbedding(config) if config.charge_spin else None
         )
-        self.spin_embedding = SpinEmbedding(config) if config.magnetic_types else None
         self.radial_basis = RadialBasis(config)
         self.radial_embedding = RadialNetwork(config)
-        self.env_seed_embedding = EnvironmentSeed(config) if config.use_env_seed else None
-        self.film = FilmModulation(config) if config.use_env_seed else None
+        self.initial = InitialState(config)
+        framed = {(c.lmax, c.mmax) for c in blocks if c.uses_frames}
         self.rotations = nn.ModuleDict(
-            {
-                f"{c.lmax}_{c.mmax}": EdgeRotation(c.lmax, c.mmax)
-                for c in blocks
-                if c.uses_frames
-            }
+            {f"{lmax}_{mmax}": EdgeRotation(lmax, mmax) for lmax, mmax in sorted(framed)}
         )
         self.with_history = config.depth_attention != "none"
         block = HistoryBlock if self.with_history else InteractionBlock
@@ -72,28 +72,34 @@ class Descriptor(nn.Module):
         return self.type_embedding.adam_type_embedding.dtype
 
     def forward(
-        self, types: Tensor, edges: EdgeList, conditions: Mapping[str, Tensor]
+        self,
+        types: Tensor,
+        edges: EdgeList,
+        conditions: Mapping[str, Tensor],
+        executor: MakeExecutor = NativeExecutor,
     ) -> Tensor:
-        """Types (N,), edges and further inputs by name -> (N, C)."""
-        geometry = edge_geometry(edges, self.config, self.dtype)
-        basis = self.radial_basis(geometry.length)
-        radial = self.radial_embedding(basis)
-        if self.config.version >= 1.1:
-            radial = radial * geometry.envelope[:, None, None]
+        """Types (N,), edges and further inputs by name -> (N, C).
+
+        ``executor`` says how edges and atoms are gone over.
+        """
+        run = executor(edges, self.edge_view)
+        if self.config.bridging is not None:
+            length = edge_geometry(edges.vec, self.config, self.dtype).length
+            run.source_gate = freeze_gate(edges, length, *self.config.bridging)
         spin = self._masked_spin(types, conditions)
         scalars = self._scalars(types, conditions, spin)
-        x = self._initial_state(geometry, types, scalars, basis, radial, spin)
-        pair = edges.at_src(scalars) + edges.at_dst(scalars)
-        x = self._run_blocks(x, geometry, radial + pair[:, None, :])
-        x = x[:, : self.readout_rows]
-        for layer in self.readout_pre_layers:
-            x = x + layer(x)
-        return (x + self.output_ffn(x))[:, 0]
+        x, inv_sqrt_degree = self._initial_state(run, types, scalars, spin)
+        x = self._run_blocks(x, run, scalars, inv_sqrt_degree)
+        return run.over_nodes(self._read_out, x)[0]
+
+    def edge_view(self, layout, vec: Tensor) -> DPA4EdgeView:
+        """Edges with vectors (E, 3) as the functions of this model see them."""
+        return DPA4EdgeView(layout, vec, self)
 
     def _masked_spin(self, types: Tensor, conditions) -> Tensor | None:
-        if self.spin_embedding is None or "spin" not in conditions:
+        if self.initial.spin_embedding is None or "spin" not in conditions:
             return None
-        return self.spin_embedding.mask(types, conditions["spin"].to(self.dtype))
+        return self.initial.spin_embedding.mask(types, conditions["spin"].to(self.dtype))
 
     def _scalars(self, types: Tensor, conditions, spin: Tensor | None) -> Tensor:
         """Scalar node embedding, (N, C)."""
@@ -101,50 +107,42 @@ class Descriptor(nn.Module):
         if self.charge_spin_embedding is not None:
             scalars = scalars + self.charge_spin_embedding(conditions)
         if spin is not None:
-            scalars = scalars + self.spin_embedding.scalars(types, spin)
+            scalars = scalars + self.initial.spin_embedding.scalars(types, spin)
         return scalars
 
     def _initial_state(
-        self,
-        geometry: EdgeGeometry,
-        types: Tensor,
-        scalars: Tensor,
-        basis: Tensor,
-        radial: Tensor,
-        spin: Tensor | None,
-    ) -> Tensor:
-        """Packed node state (N, D, C)."""
-        n_rows = packed_size(self.config.node_lmax)
-        if self.env_seed_embedding is None:
-            state = F.pad(scalars[:, None], (0, 0, 0, n_rows - 1))
+        self, run: Executor, types: Tensor, scalars: Tensor, spin: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Packed node state (N, D, C), one over the root of the degree (N, 1)."""
+        src, dst = self.initial.at_edges(types, spin)
+        sums = run.over_edges(self.initial.edge_sums, src, dst)
+        if spin is None:
+            on_site = scalars.new_zeros(len(types), 0, scalars.shape[1])
         else:
-            logits = self.env_seed_embedding(geometry, types, basis, spin)
-            state = self.film(scalars, logits)[:, None]
-            if n_rows > 1:
-                of_spin = None
-                if spin is not None:
-                    of_spin = self.spin_embedding.from_neighbours(types, spin, geometry)
-                rows = geometric_rows(geometry, radial, of_spin)
-                state = torch.cat([state, rows], dim=1)
-        if spin is not None:
-            on_site = self.spin_embedding.on_site(types, spin)
-            state = state + F.pad(on_site, (0, 0, 1, n_rows - 4))
-        return state
+            on_site = self.initial.spin_embedding.on_site(types, spin)
+        return run.over_nodes(self.initial, scalars, on_site, *sums)
 
-    def _run_blocks(self, x: Tensor, geometry: EdgeGeometry, features: Tensor) -> Tensor:
+    def _run_blocks(
+        self, x: Tensor, run: Executor, scalars: Tensor, inv_sqrt_degree: Tensor
+    ) -> Tensor:
         """Node state after the last block; each block sees a prefix of the rows."""
-        rotations = {k: rotate(geometry.unit) for k, rotate in self.rotations.items()}
         history = [x]
-        for block, (lmax, mmax) in zip(self.blocks, self.config.schedule, strict=True):
-            inputs = (geometry, rotations.get(f"{lmax}_{mmax}"), features[:, : lmax + 1])
+        for block in self.blocks:
             x = x[:, : block.node_rows]
             if self.with_history:
                 seen = [h[:, : block.node_rows] for h in history]
-                added, x = block(seen, x, *inputs)
+                added, x = block(seen, x, run, scalars, inv_sqrt_degree)
                 history += added
             else:
-                x = block(x, *inputs)
+                x = block(x, run, scalars, inv_sqrt_degree)
         if self.with_history and self.blocks:
             seen = [h[:, : x.shape[1]] for h in history]
             x = self.final_attn_res.mean(seen, x)
         return x
+
+    def _read_out(self, x: Tensor) -> tuple[Tensor]:
+        """Node state (N, D, C) -> (N, C)."""
+        x = x[:, : self.readout_rows]
+        for layer in self.readout_pre_layers:
+            x = x + layer(x)
+        return ((x + self.output_ffn(x))[:, 0],)

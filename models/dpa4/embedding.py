@@ -5,12 +5,11 @@ from torch import Tensor, nn
 
 from .activation import Activation
 from .config import DescriptorConfig
-from .geometry import EdgeGeometry
 from .harmonics import spherical_harmonics
 from .linear import MLPLayer, parameter
 from .norm import rms_normalize
 
-__all__ = ["EnvironmentSeed", "FilmModulation", "TypeEmbedding", "geometric_rows"]
+__all__ = ["EnvironmentSeed", "FilmModulation", "TypeEmbedding", "geometric_messages"]
 
 
 class TypeEmbedding(nn.Module):
@@ -36,7 +35,7 @@ class EnvironmentSeed(nn.Module):
         channels, bias = config.channels, config.mlp_bias
         n_filter = min(channels, 128)
         n_type = min(32, max(8, channels // 4))
-        n_radial = max(32, n_filter - 2 * n_type)
+        n_radial = self.n_radial = max(32, n_filter - 2 * n_type)
         n_hidden = min(256, max(2 * n_filter, n_radial + 2 * n_type))
         self.n_axis = min(4 if n_filter < 64 else 8, max(1, n_filter - 1))
         self.activation = Activation(config.activation)
@@ -48,45 +47,32 @@ class EnvironmentSeed(nn.Module):
         self.output_proj = MLPLayer(n_filter * self.n_axis, 2 * channels)
         self.spin_scale = parameter(1) if config.magnetic_types else None
 
-    def forward(
-        self, geometry: EdgeGeometry, types: Tensor, basis: Tensor, spin: Tensor | None
-    ) -> Tensor:
-        """Radial basis (E, n_radial), types (N,), masked spins (N, 3) -> (N, 2 C)."""
-        weights = self._weights(geometry, types, basis)
-        strength = (geometry.envelope / geometry.length)[:, None]
-        moment = torch.cat([strength, strength * geometry.unit], dim=1)  # (E, 4)
-        product = self._self_product(geometry, moment, weights)
-        if spin is not None:
-            moment = geometry.envelope[:, None] * geometry.edges.at_src(spin)
-            of_spin = self._self_product(geometry, moment, weights)
-            product = product + self.spin_scale * of_spin
-        return self.output_proj(product.flatten(1))
+    def project_types(self, types: Tensor) -> tuple[Tensor, Tensor]:
+        """Type parts of the first hidden layer as source and as destination, (N, H) each.
 
-    def _self_product(
-        self, geometry: EdgeGeometry, moment: Tensor, weights: Tensor
-    ) -> Tensor:
-        """Sum ``moment (x) weights`` over neighbours, contract with itself: (N, B, A)."""
-        if geometry.source_gate is not None:
-            moment = moment * geometry.source_gate[:, None]
-        total = geometry.edges.sum_at_dst(moment[:, :, None] * weights[:, None, :])
-        total = total * geometry.inv_sqrt_degree[:, None, None]
-        return total.mT @ total[:, :, : self.n_axis]
-
-    def _weights(self, geometry: EdgeGeometry, types: Tensor, basis: Tensor) -> Tensor:
-        radial = self.rbf_proj_layer2(self.activation(self.rbf_proj_layer1(basis)))
+        That layer acts on [radial | source type | destination type]; its type parts are
+        constants of the atoms, so they are applied there and not on every edge.
+        """
         embedded = self.env_type_embed(types)
-        # The first layer acts on [radial | source type | destination type]; its type
-        # parts are constants of the atoms, so they are applied there, not on every edge.
-        n_radial, n_type = radial.shape[1], embedded.shape[1]
-        of_radial, of_src, of_dst = self.g_layer1.matrix.split([n_radial, n_type, n_type])
-        hidden = (
-            radial @ of_radial
-            + geometry.edges.at_src(embedded @ of_src)
-            + geometry.edges.at_dst(embedded @ of_dst)
-        )
+        n_type = embedded.shape[1]
+        _, of_src, of_dst = self.g_layer1.matrix.split([self.n_radial, n_type, n_type])
+        return embedded @ of_src, embedded @ of_dst
+
+    def weights(self, basis: Tensor, of_src: Tensor, of_dst: Tensor) -> Tensor:
+        """Learnt weights of edges from basis (E, n_radial) and type parts, (E, B)."""
+        radial = self.rbf_proj_layer2(self.activation(self.rbf_proj_layer1(basis)))
+        hidden = radial @ self.g_layer1.matrix[: self.n_radial] + of_src + of_dst
         if self.g_layer1.bias is not None:
             hidden = hidden + self.g_layer1.bias
         return self.g_layer2(self.activation(hidden))
+
+    def forward(self, moments: Tensor, spin_moments: Tensor | None) -> Tensor:
+        """Moments (N, 4, B), those of the spins (N, 3, B) -> logits (N, 2 C)."""
+        product = moments.mT @ moments[:, :, : self.n_axis]
+        if spin_moments is not None:
+            of_spin = spin_moments.mT @ spin_moments[:, :, : self.n_axis]
+            product = product + self.spin_scale * of_spin
+        return self.output_proj(product.flatten(1))
 
 
 class FilmModulation(nn.Module):
@@ -111,28 +97,23 @@ class FilmModulation(nn.Module):
         return scalars * gain + self.shift_strength_log.exp() * shift.tanh()
 
 
-def geometric_rows(
-    geometry: EdgeGeometry, radial: Tensor, degree_one: Tensor | None = None
-) -> Tensor:
-    """Initial rows of degree l >= 1: harmonics times radial features, summed over edges.
+def geometric_messages(unit: Tensor, radial: Tensor, degree_one: Tensor | None) -> Tensor:
+    """Messages to the initial rows of degree l >= 1: harmonics times radial features.
 
     Args:
-        geometry: the edges.
+        unit: directions, (E, 3).
         radial: type-free radial features, (E, L + 1, C).
         degree_one: further messages of degree 1, (E, 3, C).
 
     Returns:
-        (N, (L + 1)^2 - 1, C).
+        (E, (L + 1)^2 - 1, C).
     """
     lmax = radial.shape[1] - 1
-    harmonics = spherical_harmonics(geometry.unit, lmax)
+    harmonics = spherical_harmonics(unit, lmax)
     parts = [
         harmonics[:, l * l : (l + 1) ** 2, None] * radial[:, l, None, :]
         for l in range(1, lmax + 1)
     ]
     if degree_one is not None:
         parts[0] = parts[0] + degree_one
-    rows = torch.cat(parts, dim=1)
-    if geometry.source_gate is not None:
-        rows = rows * geometry.source_gate[:, None, None]
-    return geometry.edges.sum_at_dst(rows) * geometry.inv_sqrt_degree[:, None, None]
+    return torch.cat(parts, dim=1)

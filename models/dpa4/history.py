@@ -6,6 +6,7 @@
 
 from torch import Tensor, nn
 
+from ..execution import Executor
 from .block import InteractionBlock
 from .config import DescriptorConfig
 from .depth_attention import DepthAttention
@@ -25,26 +26,34 @@ class HistoryBlock(InteractionBlock):
         )
 
     def forward(
-        self, history: list[Tensor], current: Tensor, geometry, rotation, radial
+        self,
+        history: list[Tensor],
+        current: Tensor,
+        run: Executor,
+        scalars: Tensor,
+        inv_sqrt_degree: Tensor,
     ) -> tuple[list[Tensor], Tensor]:
         """Evaluate.
 
         Args:
             history: earlier states, (N, D, C) each, D that of this block.
             current: the running state.
-            geometry: as for ``SO2Convolution``, and so the next two.
-            rotation: per order (E, n or 2 n, D).
-            radial: (E, L + 1, C).
+            run: as for ``InteractionBlock``, and so the others.
+            scalars: (N, C).
+            inv_sqrt_degree: (N, 1).
 
         Returns:
             What this block adds to the history, and its output.
         """
         x = self.attn_res_so2.mean(history, current)
-        current = total = self.convolve(x, geometry, rotation, radial)
+        nodes, total = self.message_sum(x, run, scalars)
+        convolved = run.over_nodes(self.convolution_update, total, nodes, inv_sqrt_degree)
+        current = total = convolved[0]
         added = [current]
         for i in range(len(self.ffns)):
             sources = history + ([total] if self.per_block else added)
-            current = self.feed_forward(i, self.attn_res_ffns[i].mean(sources, current))
+            current = self.attn_res_ffns[i].mean(sources, current)
+            current = self.feed_forward(i, current)
             added.append(current)
             total = total + current
         return ([total] if self.per_block else added), current

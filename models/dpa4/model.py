@@ -6,10 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from ..edges import EdgeList
+from ..execution import NativeExecutor
 from ..inputs import InputSpec
 from .bridging import ZBLPotential
 from .config import ModelConfig
-from .descriptor import Descriptor
+from .descriptor import Descriptor, MakeExecutor
 from .fitting import EnergyFitting
 
 __all__ = ["DPA4Model"]
@@ -72,6 +73,7 @@ class DPA4Model(nn.Module):
         types: Tensor,
         edges: EdgeList,
         conditions: Mapping[str, Tensor] | None = None,
+        executor: MakeExecutor = NativeExecutor,
     ) -> Tensor:
         """Evaluate atomic energies.
 
@@ -79,13 +81,15 @@ class DPA4Model(nn.Module):
             types: index into ``type_map`` of each atom, (N,), int64.
             edges: every pair within ``rcut``; longer edges contribute zero.
             conditions: further inputs by name, those of ``self.inputs``.
+            executor: how edges and atoms are gone over, see ``execution.py``.
 
         Returns:
             (N,), float64, eV.
         """
         conditions = conditions or {}
         edges = self._interacting(types, edges)
-        energy = self.fitting(self.descriptor(types, edges, conditions), conditions)
+        descriptor = self.descriptor(types, edges, conditions, executor)
+        energy = self.fitting(descriptor, conditions)
         energy = energy + self.fitting_bias[types, 0].to(energy.dtype)
         energy = energy.to(torch.float64) + self.out_bias[0, types, 0]
         if self.inter_potential is not None:

@@ -6,6 +6,7 @@ from ..errors import UnsupportedOptionError
 from .activation import is_activation
 from .config import FittingConfig, ModelConfig
 from .options import bad_value, read_descriptor, read_precision
+from .spin_options import magnetic_types, read_virtual_spin, spin_scheme
 
 __all__ = ["plain_form", "read_model"]
 
@@ -66,6 +67,16 @@ def read_model(params: dict[str, Any], version: float) -> ModelConfig:
     """
     type_map = tuple(params["type_map"])
     descriptor = params["descriptor"]
+    magnetic = virtual_spin = None
+    without_energy = tuple(params.get("atom_exclude_types") or ())
+    pairs = _pair_exclusions(params, descriptor)
+    scheme = spin_scheme(params)
+    if scheme == "native":
+        magnetic = magnetic_types(params["spin"], type_map)
+    elif scheme == "deepspin":
+        virtual_spin = read_virtual_spin(params, type_map)
+        without_energy += tuple(range(len(type_map), 2 * len(type_map)))
+        type_map += tuple(f"{name}_spin" for name in type_map)
     return ModelConfig(
         type_map=type_map,
         descriptor=read_descriptor(
@@ -73,11 +84,12 @@ def read_model(params: dict[str, Any], version: float) -> ModelConfig:
             len(type_map),
             version,
             bridging=_bridging(params),
-            magnetic_types=_magnetic_types(params, type_map),
+            magnetic_types=magnetic,
         ),
         fitting=_read_fitting(params.get("fitting_net", {})),
-        pair_exclude_types=_pair_exclusions(params, descriptor),
-        atom_exclude_types=tuple(params.get("atom_exclude_types") or ()),
+        pair_exclude_types=pairs,
+        atom_exclude_types=without_energy,
+        virtual_spin=virtual_spin,
     )
 
 
@@ -89,23 +101,6 @@ def _bridging(params: dict[str, Any]) -> tuple[float, float] | None:
         raise bad_value("model", "bridging_method", method, "zbl or none")
     inner = params.get("bridging_r_inner", 0.5)
     return float(inner), float(params.get("bridging_r_outer", 0.8))
-
-
-def _magnetic_types(params: dict[str, Any], type_map: tuple[str, ...]):
-    """Types with a native spin, one flag each; None without spin."""
-    spin = params.get("spin")
-    if spin is None:
-        return None
-    if spin.get("scheme") != "native":
-        raise UnsupportedOptionError(
-            "spin models of the scheme deepspin (virtual atoms) are not supported; "
-            "native spin models are"
-        )
-    flags = spin["use_spin"]
-    if all(isinstance(f, bool) for f in flags) and len(flags) == len(type_map):
-        return tuple(flags)
-    named = {type_map[f] if isinstance(f, int) else f for f in flags}
-    return tuple(t in named for t in type_map)
 
 
 def _read_fitting(stored: dict[str, Any]) -> FittingConfig:

@@ -99,8 +99,7 @@ class RadialMixer(nn.Module):
     The kernel of order m maps degree l_in to l_out and is the same for -m and +m. It acts
     on rows, not on channels, so it multiplies the small rotation matrix of the edge
     before that meets the features. With mode ``degree_channel`` there are ``rank``
-    kernels, each followed by a channel-wise scale, which is applied to the atoms for the
-    same reason.
+    kernels, each followed by a channel-wise scale.
     """
 
     def __init__(self, config: DescriptorConfig):
@@ -115,34 +114,35 @@ class RadialMixer(nn.Module):
             self.channel_basis = parameter(self.rank, config.hidden_channels)
 
     def forward(
-        self, nodes: Tensor, at_src, rotation: list[Tensor], radial: Tensor
+        self, source: Tensor, rotation: list[Tensor], radial: Tensor
     ) -> list[Tensor]:
         """Rotated and mixed source features.
 
         Args:
-            nodes: (N, D, H).
-            at_src: takes node rows to the sources of the edges.
+            source: node features at the source of each edge, (E, D, H).
             rotation: per order (E, n or 2 n, D).
             radial: radial features at hidden width, (E, L + 1, H).
 
         Returns:
             Per order (E, n or 2 n, H).
         """
+        sizes = [rows.shape[1] for rows in rotation]
+        mixed = torch.cat(self._mix(rotation, radial), dim=1)  # (E, rows, rank, D)
+        local = mixed.flatten(1, 2) @ source
         if self.with_channels:
-            nodes = (nodes[:, None] * self.channel_basis[:, None, :]).flatten(1, 2)
-        mixed = torch.cat(self._mix(rotation, radial), dim=1)  # (E, rows, rank D)
-        return (mixed @ at_src(nodes)).split([r.shape[1] for r in rotation], dim=1)
+            local = local.unflatten(1, (-1, self.rank)) * self.channel_basis
+            local = local.sum(2)
+        return local.split(sizes, dim=1)
 
     def _mix(self, rotation: list[Tensor], radial: Tensor) -> list[Tensor]:
-        """Kernels times rotation, per order (E, n or 2 n, rank D)."""
+        """Kernels times rotation, per order (E, n or 2 n, rank, D)."""
         kernels = (radial.flatten(1) @ self.weight).unflatten(1, (-1, self.rank))
         parts = kernels.split([n * n for n in self.n_degrees], dim=1)
         mixed = []
         for n, kernel, rows in zip(self.n_degrees, parts, rotation, strict=True):
             matrix = kernel.unflatten(1, (n, n))  # (E, in, out, rank)
-            matrix = matrix.permute(0, 3, 2, 1).flatten(1, 2)  # (E, rank out, in)
+            matrix = matrix.permute(0, 2, 3, 1).flatten(1, 2)  # (E, out rank, in)
             signs = rows.unflatten(1, (-1, n))  # (E, 1 or 2, n, D)
             product = matrix[:, None] @ signs
-            product = product.unflatten(2, (self.rank, n)).transpose(2, 3)
-            mixed.append(product.flatten(3).flatten(1, 2))
+            mixed.append(product.unflatten(2, (n, self.rank)).flatten(1, 2))
         return mixed

@@ -172,12 +172,11 @@ class ChannelRadialMixer(nn.Module):
         self.weight = parameter(n_in, n_kernel * self.channels)
 
     def forward(
-        self, nodes: Tensor, at_src, rotation: list[Tensor], radial: Tensor
+        self, source: Tensor, rotation: list[Tensor], radial: Tensor
     ) -> list[Tensor]:
         """As ``RadialMixer.forward``."""
         kernels = (radial.flatten(1) @ self.weight).unflatten(1, (-1, self.channels))
         parts = kernels.split([n * n for n in self.n_degrees], dim=1)
-        source = at_src(nodes)
         mixed = []
         for n, kernel, rows in zip(self.n_degrees, parts, rotation, strict=True):
             local = (rows @ source).unflatten(1, (-1, n))  # (E, signs, in, H)
@@ -201,10 +200,16 @@ class NodeWiseProduct(nn.Module):
         self.inner, self.n_focus = inner, config.n_focus
 
     def forward(
-        self, orders: list[Tensor], nodes: Tensor, at_dst, rotation: list[Tensor]
+        self, orders: list[Tensor], destination: Tensor, rotation: list[Tensor]
     ) -> list[Tensor]:
-        """Add the product; ``orders`` (F, E, n, C) of the source, already modulated."""
-        destination = torch.cat(rotation, dim=1) @ at_dst(nodes)
+        """Add the product.
+
+        Args:
+            orders: per order (F, E, n or 2 n, C) of the source, already modulated.
+            destination: node features at the destination of each edge, (E, D, H).
+            rotation: per order (E, n or 2 n, D).
+        """
+        destination = torch.cat(rotation, dim=1) @ destination
         destination = destination.unflatten(-1, (self.n_focus, -1)).movedim(-2, 0)
         update = self.inner(torch.cat(orders, dim=2), destination)
         parts = update.split([x.shape[2] for x in orders], dim=2)

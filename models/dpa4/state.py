@@ -27,10 +27,12 @@ _RENAMED = [
     (_FITTING + r"filter_layers\.networks\.0\.hidden_layers\.(\d+)\.linear\.",
      r"fitting.hidden_layers.\1."),
     (_FITTING + r"filter_layers\.networks\.0\.", "fitting."),
-    (_DESCRIPTOR + r"film_(scale|shift)_norm\.adam_scale$", r"descriptor.film.\1_gain"),
+    (_DESCRIPTOR + r"film_(scale|shift)_norm\.adam_scale$",
+     r"descriptor.initial.film.\1_gain"),
     (_DESCRIPTOR + "film_(scale|shift)_strength_log$",
-     r"descriptor.film.\1_strength_log"),
+     r"descriptor.initial.film.\1_strength_log"),
     (_DESCRIPTOR + r"final_(full|block)_attn_res\.", "descriptor.final_attn_res."),
+    (_DESCRIPTOR + r"(env_seed_embedding|spin_embedding)\.", r"descriptor.initial.\1."),
     (_DESCRIPTOR, "descriptor."),
 ]  # fmt: skip
 
