@@ -18,7 +18,7 @@ __all__ = ["build", "recognises"]
 _LATEST_VERSION = 1.2
 _NAMES = ("dpa4", "sezm")
 
-# Older files name the gated fitting net like the classic one: the tensors tell them apart.
+# Older files name the gated net like the classic one: the tensors tell them apart.
 _ENERGY_FITTINGS = ("dpa4_ener", "sezm_ener", "ener")
 _NETWORK = "atomic_model.fitting_net.filter_layers.networks.0."
 _GATED_LAYERS = (_NETWORK + "hidden_layers.", _NETWORK + "output_layer.")
@@ -66,8 +66,8 @@ def _check_energy_model(checkpoint: Checkpoint, params: dict[str, Any]) -> None:
     path, names = checkpoint.path, checkpoint.tensors
     if any(k.startswith("atomic_model.dens_fitting_net.") for k in names):
         raise ValueError(
-            f"{path} holds a denoising model (dens), which has no energy surface; give an "
-            "energy model"
+            f"{path} holds a denoising model (dens), which has no energy surface; give "
+            "an energy model"
         )
     fitting = (params.get("fitting_net") or {}).get("type", "dpa4_ener")
     if fitting == "property":
@@ -102,7 +102,7 @@ def _version(checkpoint: Checkpoint) -> float:
 
 
 def _with_virtual_numbers(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Atomic numbers of the types of virtual atoms as well; the file has the real ones."""
+    """Atomic numbers of virtual atoms as well; the file has those of real ones."""
     numbers = tensors.get(_ATOMIC_NUMBERS)
     if numbers is None:
         return tensors
