@@ -7,8 +7,8 @@ an error: it could change the energy without a trace.
 from typing import Any
 
 from ..errors import UnsupportedOptionError
-from .activation import is_activation
 from .config import DescriptorConfig, GridOption
+from .option_checks import bad_value, check_combinations, check_values
 
 __all__ = ["bad_value", "read_descriptor", "read_precision"]
 
@@ -110,8 +110,9 @@ def read_descriptor(
             "the model cannot be evaluated; a newer version may know it"
         )
     o = {**_DEFAULTS, **given}
-    _check_names(o)
+    check_values(o)
     lmax, mmax, schedule = _degrees(o)
+    check_combinations(o, schedule, version)
     so2_grid, node_wise, message_node, ffn_grid = _grids(o)
     depth, query = _depth_attention(o)
     return DescriptorConfig(
@@ -167,36 +168,6 @@ def read_descriptor(
     )
 
 
-def _check_names(o: dict[str, Any]) -> None:
-    """Refuse values outside the format, each by name."""
-    attention = ("none", "independent", "dependent")
-    allowed = {
-        "basis_type": ("bessel", "gaussian"),
-        "radial_so2_mode": ("none", "degree", "degree_channel"),
-        "so3_readout": ("none", "glu", "mlp"),
-        "so2_attn_res": attention,
-        "full_attn_res": attention,
-        "block_attn_res": attention,
-    }
-    for name, values in allowed.items():
-        if str(o[name]).lower() not in values:
-            raise bad_value("descriptor", name, o[name], "one of " + ", ".join(values))
-    if not is_activation(o["activation_function"]):
-        raise bad_value(
-            "descriptor", "activation_function", o["activation_function"], "a known name"
-        )
-
-
-def bad_value(
-    section: str, name: str, value: Any, expected: str
-) -> UnsupportedOptionError:
-    """The error for a value outside the format."""
-    return UnsupportedOptionError(
-        f"{section} option {name}={value!r} is not known to this version (expected "
-        f"{expected})"
-    )
-
-
 def read_precision(value: str, section: str) -> str:
     """Name of the torch dtype that a precision option means."""
     if value not in _PRECISIONS:
@@ -229,26 +200,11 @@ def _degrees(o: dict[str, Any]) -> tuple[int, int, tuple[tuple[int, int], ...]]:
 def _grids(o: dict[str, Any]) -> tuple[GridOption | None, ...]:
     """Grids of the mixing stack, node-wise, message-node and feed-forward parts."""
     in_stack, in_ffn = o["s2_activation"]
-    on_s2, on_so3 = (in_ffn, o["ffn_so3_grid"])
-    lebedev = o["lebedev_quadrature"]
-    stack_lebedev = lebedev[0] if isinstance(lebedev, list | tuple) else lebedev
-    orders = o["m_schedule"] or [o["lmax"] if o["mmax"] is None else o["mmax"]]
-    if (
-        (in_stack or o["node_wise_s2"])
-        and stack_lebedev is False
-        and max(orders, default=0) >= 4
-    ):
-        # Below order 4 the product grid is exact and equals any other exact rule.
-        raise UnsupportedOptionError(
-            "descriptor options s2_activation[0] or node_wise_s2 with "
-            "lebedev_quadrature[0]=False and orders of 4 and more are not supported: "
-            "that grid is too coarse to be rotation invariant"
-        )
     mlp, branch = _triple(o["grid_mlp"]), _triple(o["grid_branch"])
     kinds = [
         _kind(o["node_wise_s2"], o["node_wise_so3"]),
         _kind(o["message_node_s2"], o["message_node_so3"]),
-        _kind(on_s2, on_so3),
+        _kind(in_ffn, o["ffn_so3_grid"]),
     ]
     products = []
     for kind, with_mlp, n_branches in zip(kinds, mlp, branch, strict=True):
