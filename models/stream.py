@@ -1,0 +1,164 @@
+"""Running a model in pieces: only node tensors and edge vectors outlive a piece.
+
+Edges go in cohorts, atoms in chunks. The forward pass of a piece keeps nothing; the
+backward pass runs the piece again and differentiates it there and then. Memory grows with
+atoms, not with edges times layers. First derivatives only: asking for more is an error.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from .cohorts import Cohort, CohortLayout
+from .edges import EdgeList
+from .execution import EdgeFunction, EdgeView
+
+__all__ = ["StreamExecutor"]
+
+
+class StreamExecutor:
+    """Cohorts of edges and chunks of atoms, one after the other.
+
+    Args:
+        edges: the edges.
+        view: makes the view of a cohort from its layout and edge vectors.
+        cohorts: from ``make_cohorts(edges, ...)``.
+        chunk: atoms at a time.
+        far: length in Å of the vectors of padding slots, beyond the cutoff.
+    """
+
+    def __init__(
+        self,
+        edges: EdgeList,
+        view: Callable[[CohortLayout, Tensor], EdgeView],
+        cohorts: list[Cohort],
+        chunk: int,
+        far: float,
+    ):
+        self.cohorts, self.chunk = cohorts, chunk
+        self.source_gate: Tensor | None = None
+        self._view = view
+        self._n_atoms = edges.n_atoms
+        padding = edges.vec.new_tensor([[0.0, 0.0, far]])
+        self._vec = torch.cat([edges.vec, padding])
+
+    def over_edges(
+        self, function: EdgeFunction, src: Sequence[Tensor], dst: Sequence[Tensor]
+    ) -> tuple[Tensor, ...]:
+        """See ``Executor``."""
+        piece = EdgePiece(function, self._view, len(src), self.source_gate is not None)
+        gate = [] if self.source_gate is None else [self.source_gate]
+        tensors = (*src, *gate, *dst)
+        return _OverEdges.apply(piece, self.cohorts, self._n_atoms, self._vec, *tensors)
+
+    def over_nodes(
+        self, function: Callable[..., tuple[Tensor, ...]], *tensors: Tensor
+    ) -> tuple[Tensor, ...]:
+        """See ``Executor``."""
+        return _OverNodes.apply(function, self.chunk, *tensors)
+
+
+class EdgePiece:
+    """An edge function on one cohort, as a function of plain tensors.
+
+    Inputs: ``tile_row``, ``real``, ``vec`` (S, 3), then source rows (S, ...), the gate of
+    the sources where there is one, and destination rows (R, ...).
+    """
+
+    def __init__(self, function: EdgeFunction, view, n_src: int, gated: bool):
+        self.function, self.view = function, view
+        self.n_src, self.gated = n_src, gated
+        self.n_at_src = n_src + gated
+
+    def __call__(self, tile_row: Tensor, real: Tensor, vec: Tensor, *tensors: Tensor):
+        layout = CohortLayout(tile_row, real)
+        view = self.view(layout, vec)
+        if self.gated:
+            view.source_gate = tensors[self.n_src]
+        dst = [layout.at_dst(x) for x in tensors[self.n_at_src :]]
+        return self.function(view, tensors[: self.n_src], dst)
+
+
+class _OverEdges(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, piece: EdgePiece, cohorts, n_atoms, vec, *tensors):
+        ctx.piece, ctx.cohorts = piece, cohorts
+        ctx.save_for_backward(vec, *tensors)
+        totals = None
+        for cohort in cohorts:
+            sums = piece(cohort.tile_row, cohort.real, *_inputs(piece, cohort, vec, tensors))
+            if totals is None:  # one row more, for the padding
+                totals = [x.new_zeros(n_atoms + 1, *x.shape[1:]) for x in sums]
+            for total, rows in zip(totals, sums, strict=True):
+                total.index_copy_(0, cohort.atoms, rows)
+        return tuple(total[:-1] for total in totals)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, *grads):
+        piece, (vec, *tensors) = ctx.piece, ctx.saved_tensors
+        grads = [torch.cat([g, g.new_zeros(1, *g.shape[1:])]) for g in grads]
+        grad_vec = torch.zeros_like(vec)
+        totals = [torch.zeros_like(x) for x in tensors]
+        for i in range(piece.n_at_src, len(totals)):
+            totals[i] = totals[i].new_zeros(len(totals[i]) + 1, *totals[i].shape[1:])
+        for cohort in ctx.cohorts:
+            inputs = _inputs(piece, cohort, vec, tensors)
+            rows = [g.index_select(0, cohort.atoms) for g in grads]
+            of_vec, *parts = _differentiate(
+                lambda *x, c=cohort: piece(c.tile_row, c.real, *x), inputs, rows
+            )
+            grad_vec.index_copy_(0, cohort.edge, of_vec)
+            for i, (total, part) in enumerate(zip(totals, parts, strict=True)):
+                if i < piece.n_at_src:
+                    cohort.add_at_src(total, part)
+                else:
+                    total.index_copy_(0, cohort.atoms, part)
+        grad_vec[-1] = 0
+        for i in range(piece.n_at_src, len(totals)):
+            totals[i] = totals[i][:-1]
+        return None, None, None, grad_vec, *totals
+
+
+def _inputs(piece: EdgePiece, cohort: Cohort, vec: Tensor, tensors) -> list[Tensor]:
+    """Edge vectors and node rows of a cohort."""
+    at_src = [x.index_select(0, cohort.src) for x in tensors[: piece.n_at_src]]
+    # Padding rows repeat an atom; what they give is written to the padding row.
+    atoms = cohort.atoms.clamp(max=len(tensors[0]) - 1) if tensors else None
+    at_dst = [x.index_select(0, atoms) for x in tensors[piece.n_at_src :]]
+    return [vec.index_select(0, cohort.edge), *at_src, *at_dst]
+
+
+class _OverNodes(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, function, chunk, *tensors):
+        ctx.function, ctx.chunk = function, chunk
+        ctx.save_for_backward(*tensors)
+        results = [function(*part) for part in _chunks(tensors, chunk)]
+        return tuple(torch.cat(parts) for parts in zip(*results, strict=True))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, *grads):
+        inputs = _chunks(ctx.saved_tensors, ctx.chunk)
+        parts = [
+            _differentiate(ctx.function, part, rows)
+            for part, rows in zip(inputs, _chunks(grads, ctx.chunk), strict=True)
+        ]
+        return None, None, *(torch.cat(x) for x in zip(*parts, strict=True))
+
+
+def _chunks(tensors: Sequence[Tensor], size: int) -> list[tuple[Tensor, ...]]:
+    return list(zip(*(x.split(size) for x in tensors), strict=True))
+
+
+def _differentiate(function, inputs: Sequence[Tensor], grads) -> tuple[Tensor, ...]:
+    """Run ``function`` again and take its gradients with respect to all inputs."""
+    with torch.enable_grad():
+        leaves = [x.detach().requires_grad_() for x in inputs]
+        results = function(*leaves)
+        return torch.autograd.grad(
+            results, leaves, grads, allow_unused=True, materialize_grads=True
+        )
