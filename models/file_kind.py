@@ -64,10 +64,15 @@ def _why_not_this_zip(path: Path) -> str | None:
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.namelist()
+            damaged = [m.filename for m in archive.infolist() if _is_damaged(archive, m)]
     except (zipfile.BadZipFile, OSError):
         return (
             "is not a complete PyTorch file: its end is missing; copy or download it "
             "again"
+        )
+    if damaged:
+        return (
+            f"is damaged: {damaged[0]} was changed on the way; copy or download it again"
         )
     for part, kind in _BY_MEMBER:
         if any(part in member for member in members):
@@ -75,6 +80,19 @@ def _why_not_this_zip(path: Path) -> str | None:
     if not any(member.endswith("data.pkl") for member in members):
         return f"is a zip archive that PyTorch did not write; {_FOREIGN}"
     return None
+
+
+def _is_damaged(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bool:
+    """Compare the checksum of a member, which PyTorch's own reader does not."""
+    if member.CRC == 0:  # written without one
+        return False
+    try:
+        with archive.open(member) as file:
+            while file.read(1 << 20):
+                pass
+    except Exception:  # damaged headers make the reader fail in any way
+        return True
+    return False
 
 
 def _why_not(start: bytes) -> str:

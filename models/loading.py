@@ -8,6 +8,7 @@ from torch import nn
 
 from . import classic, dpa4
 from .checkpoint import Checkpoint, read_checkpoint
+from .errors import UnsupportedOptionError
 from .hub import resolve
 
 __all__ = ["ModelSource", "load_model"]
@@ -66,16 +67,23 @@ def load_model(
     if dtype not in (None, torch.float32, torch.float64):
         raise ValueError(f"dtype must be torch.float32 or torch.float64, not {dtype!r}")
     checkpoint = read_checkpoint(resolve(path), head)
-    family = next((f for f in _FAMILIES if f.recognises(checkpoint)), None)
-    if family is None:
-        raise ValueError(
-            f"{checkpoint.path} holds a model of type {checkpoint.descriptor_type!r}; "
-            "only energy models of the types DPA4 (SeZM), se_e2_a, se_e2_r, se_e3, "
-            "se_e3_tebd and DPA-1 (se_atten) can be read"
-        )
-    model = family.build(checkpoint, dtype).requires_grad_(False)
+    try:
+        model = _build(checkpoint, dtype).requires_grad_(False)
+    except UnsupportedOptionError as error:
+        raise UnsupportedOptionError(f"{checkpoint.path}: {error}") from None
     model.source = _source(model, checkpoint)
     return model.to(device or "cpu").eval()
+
+
+def _build(checkpoint: Checkpoint, dtype: torch.dtype | None) -> nn.Module:
+    for family in _FAMILIES:
+        if family.recognises(checkpoint):
+            return family.build(checkpoint, dtype)
+    raise ValueError(
+        f"{checkpoint.path} holds a model of type {checkpoint.descriptor_type!r}; only "
+        "energy models of the types DPA4 (SeZM), se_e2_a, se_e2_r, se_e3, se_e3_tebd and "
+        "DPA-1 (se_atten) can be read"
+    )
 
 
 def _source(model: nn.Module, checkpoint: Checkpoint) -> ModelSource:
@@ -87,6 +95,6 @@ def _source(model: nn.Module, checkpoint: Checkpoint) -> ModelSource:
         branches=checkpoint.branches,
         version=model.version,
         n_parameters=sum(p.numel() for p in model.parameters()),
-        options=dict(checkpoint.params["descriptor"]),
+        options=dict(dpa4.plain_form(checkpoint.params)["descriptor"]),
         observed_types=tuple(observed) if observed else None,
     )

@@ -2,5 +2,6 @@
 
 from .build import build, recognises
 from .model import DPA4Model
+from .model_options import plain_form
 
-__all__ = ["DPA4Model", "build", "recognises"]
+__all__ = ["DPA4Model", "build", "plain_form", "recognises"]

@@ -5,14 +5,15 @@ its own and without energy. Virtual atoms are neighbours wherever their real ato
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..edges import EdgeList
+from ..execution import NativeExecutor
 from ..inputs import InputSpec
 from .config import ModelConfig
+from .descriptor import MakeExecutor
 from .model import DPA4Model
 
 __all__ = ["DeepSpinModel"]
@@ -52,8 +53,7 @@ class DeepSpinModel(DPA4Model):
         types: Tensor,
         edges: EdgeList,
         conditions: Mapping[str, Tensor] | None = None,
-        *options: Any,
-        **named_options: Any,
+        executor: MakeExecutor = NativeExecutor,
     ) -> Tensor:
         """Evaluate the energies of the real atoms; arguments as in ``DPA4Model``.
 
@@ -64,7 +64,7 @@ class DeepSpinModel(DPA4Model):
             ValueError: there is no spin, or an atom has more neighbours than counted.
         """
         inputs = self._with_virtual_atoms(types, edges, conditions or {})
-        return super().forward(*inputs, *options, **named_options)[: len(types)]
+        return super().forward(*inputs, executor)[: len(types)]
 
     def descriptors(
         self,

@@ -5,6 +5,7 @@ from typing import Any
 from ..errors import UnsupportedOptionError
 from .activation import is_activation
 from .config import FittingConfig, ModelConfig
+from .option_types import check_exclusions, check_fitting
 from .options import bad_value, read_descriptor, read_precision
 from .spin_options import magnetic_types, read_virtual_spin, spin_scheme
 
@@ -39,18 +40,28 @@ def plain_form(params: dict[str, Any]) -> dict[str, Any]:
     children = params.get("models")
     if params.get("type") != "linear_ener" or not isinstance(children, list):
         return params
-    analytic = [m for m in children if m.get("type") == "inner_potential"]
-    learned = [m for m in children if m.get("type") != "inner_potential"]
-    if len(analytic) != 1 or len(learned) != 1 or analytic[0].get("mode") != "zbl":
+    parts = [m for m in children if isinstance(m, dict)]
+    analytic = [m for m in parts if m.get("type") == "inner_potential"]
+    learned = [m for m in parts if isinstance(m.get("descriptor"), dict)]
+    if (
+        not len(children) == 2 == len(analytic) + len(learned)
+        or len(learned) != 1
+        or analytic[0].get("mode", "zbl") != "zbl"
+        or params.get("weights") != "sum"
+    ):
         raise UnsupportedOptionError(
-            "a linear_ener model is supported only as one DPA4 model plus one ZBL part"
+            "a linear_ener model is supported only as the sum of one DPA4 model and one "
+            "ZBL part"
         )
     bridging = {
         "bridging_method": "zbl",
         "bridging_r_inner": analytic[0].get("r_inner", 0.5),
         "bridging_r_outer": analytic[0].get("r_outer", 0.8),
     }
-    outer = {k: v for k, v in params.items() if k not in ("type", "models", "weights")}
+    # Exclusions of the whole hold, even where it has none.
+    outer = {"pair_exclude_types": [], "atom_exclude_types": [], **params}
+    for name in ("type", "models", "weights"):
+        del outer[name]
     return {**learned[0], **outer, **bridging}
 
 
@@ -67,6 +78,10 @@ def read_model(params: dict[str, Any], version: float) -> ModelConfig:
     """
     type_map = tuple(params["type_map"])
     descriptor = params["descriptor"]
+    for pairs in (params.get("pair_exclude_types"), descriptor.get("exclude_types")):
+        check_exclusions(
+            pairs or (), params.get("atom_exclude_types") or (), len(type_map)
+        )
     magnetic = virtual_spin = None
     without_energy = tuple(params.get("atom_exclude_types") or ())
     pairs = _pair_exclusions(params, descriptor)
@@ -86,7 +101,7 @@ def read_model(params: dict[str, Any], version: float) -> ModelConfig:
             bridging=_bridging(params),
             magnetic_types=magnetic,
         ),
-        fitting=_read_fitting(params.get("fitting_net", {})),
+        fitting=_read_fitting(params.get("fitting_net") or {}),
         pair_exclude_types=pairs,
         atom_exclude_types=without_energy,
         virtual_spin=virtual_spin,
@@ -99,8 +114,10 @@ def _bridging(params: dict[str, Any]) -> tuple[float, float] | None:
         return None
     if method != "zbl":
         raise bad_value("model", "bridging_method", method, "zbl or none")
-    inner = params.get("bridging_r_inner", 0.5)
-    return float(inner), float(params.get("bridging_r_outer", 0.8))
+    radii = params.get("bridging_r_inner", 0.5), params.get("bridging_r_outer", 0.8)
+    if not all(isinstance(r, int | float) for r in radii) or not 0 < radii[0] < radii[1]:
+        raise bad_value("model", "bridging_r_inner, bridging_r_outer", radii, "0 < r < r")
+    return float(radii[0]), float(radii[1])
 
 
 def _read_fitting(stored: dict[str, Any]) -> FittingConfig:
@@ -113,6 +130,7 @@ def _read_fitting(stored: dict[str, Any]) -> FittingConfig:
             f"fitting_net option {', '.join(unknown)} is not known to this version"
         )
     o = {**_FITTING_DEFAULTS, **given}
+    check_fitting(o)
     for name in ("exclude_types", "bias_out"):
         if o[name]:
             raise bad_value("fitting_net", name, o[name], "nothing")

@@ -9,6 +9,7 @@ from typing import Any
 from ..errors import UnsupportedOptionError
 from .config import DescriptorConfig, GridOption
 from .option_checks import bad_value, check_combinations, check_values
+from .option_types import check_descriptor
 
 __all__ = ["bad_value", "read_descriptor", "read_precision"]
 
@@ -110,6 +111,7 @@ def read_descriptor(
             "the model cannot be evaluated; a newer version may know it"
         )
     o = {**_DEFAULTS, **given}
+    check_descriptor(o)
     check_values(o)
     lmax, mmax, schedule = _degrees(o)
     check_combinations(o, schedule, version)

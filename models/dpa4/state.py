@@ -7,6 +7,8 @@ from torch import Tensor, nn
 
 __all__ = ["load_state"]
 
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
 _DESCRIPTOR = r"^atomic_model\.descriptor\."
 _FITTING = r"^atomic_model\.fitting_net\."
 
@@ -74,6 +76,8 @@ def load_state(model: nn.Module, tensors: dict[str, Tensor], source: str) -> Non
     renamed = {_rename(k): k for k in given}
     unknown = sorted(renamed[k] for k in renamed.keys() - wanted.keys())
     missing = sorted(wanted.keys() - renamed.keys())
+    if len(renamed) < len(given):
+        raise ValueError(f"{source} is ambiguous: two of its tensors are one parameter")
     if unknown or missing:
         raise ValueError(
             f"{source} does not fit its own options:"
@@ -83,7 +87,8 @@ def load_state(model: nn.Module, tensors: dict[str, Tensor], source: str) -> Non
         )
     for new, old in renamed.items():
         _check_tensor(given[old], wanted[new].shape, old, source)
-    model.load_state_dict({k: given[old] for k, old in renamed.items()}, assign=True)
+    state = {k: given[old].detach() for k, old in renamed.items()}
+    model.load_state_dict(state, assign=True)
 
 
 def _rename(key: str) -> str:
@@ -107,6 +112,12 @@ def _check_tensor(tensor: Tensor, shape: torch.Size, name: str, source: str) -> 
         raise ValueError(
             f"{source}: tensor {name} has shape {tuple(tensor.shape)}, its options ask "
             f"for {tuple(shape)}"
+        )
+    plain = tensor.layout == torch.strided and not tensor.is_meta
+    if tensor.dtype not in _FLOATS or not plain:
+        raise ValueError(
+            f"{source}: tensor {name} holds no plain floating-point numbers but "
+            f"{tensor.dtype}; the model is damaged"
         )
     if not tensor.isfinite().all():
         raise ValueError(f"{source}: tensor {name} is not finite; the model is damaged")
