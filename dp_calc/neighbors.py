@@ -56,10 +56,10 @@ class EdgeBuilder:
         dst, src, shift = self._search(structure, self.rcut + _SLACK)
         positions, cell = structure.folded, structure.cell
         vec = positions[src] - positions[dst] + shift.to(cell.dtype) @ cell
-        near = vec.square().sum(1) <= self.rcut**2
-        dst, src, shift, vec = dst[near], src[near], shift[near], vec[near]
-        order = torch.argsort(_sort_key(dst, src, shift, len(positions), images))
-        dst, src, shift, vec = dst[order], src[order], shift[order], vec[order]
+        near = (vec.square().sum(1) <= self.rcut**2).nonzero().squeeze(1)
+        key = _sort_key(dst, src, shift, len(positions), images)
+        order = near[torch.argsort(key[near])]
+        dst, src, shift, vec = (x[order] for x in (dst, src, shift, vec))
         self._refuse_overlap(structure, dst, src, shift, vec)
         tensors = (tensor.to(self.device) for tensor in (src, dst, vec))
         return EdgeList.from_sorted(*tensors, n_atoms=len(positions))

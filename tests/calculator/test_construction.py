@@ -142,6 +142,9 @@ def test_a_loaded_model_stays_as_it_is(pair_model):
     for options in ({"dtype": "float32"}, {"head": "water"}):
         with pytest.raises(ValueError, match=f"give {next(iter(options))} to load_model"):
             DP(pair_model, **options)
+    pair_model.device = torch.device("cuda:0")
+    with pytest.raises(ValueError, match="give device to load_model"):
+        DP(pair_model, device="cpu")
 
 
 @pytest.mark.parametrize("dtype", ["float64", torch.float64])
