@@ -92,7 +92,8 @@ def _version(checkpoint: Checkpoint) -> float:
     stored = checkpoint.tensors.get("atomic_model.descriptor.version_tensor")
     if stored is None:
         return 1.0
-    version = float(stored) if stored.numel() == 1 else math.nan
+    # Rounded: a file may have been converted to float32 as a whole.
+    version = round(float(stored), 6) if stored.numel() == 1 else math.nan
     if not 1.0 <= version <= _LATEST_VERSION:
         raise ValueError(
             f"{checkpoint.path} is of format version {version:g}; versions 1.0 to "
