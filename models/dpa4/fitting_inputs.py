@@ -38,13 +38,20 @@ class FittingInputs(nn.Module):
         """Columns [fparam | aparam | branch], (N, n_extra); None without any."""
         columns = []
         for spec in self.specs:
-            value = conditions.get(spec.name, self.default_fparam_tensor)
+            value = conditions.get(spec.name)
+            if value is None:
+                value = self._default(spec)
             average = getattr(self, f"{spec.name}_avg")
             scaled = (value.to(average) - average) * getattr(self, f"{spec.name}_inv_std")
             columns.append(scaled.expand(n_atoms, -1))
         if self.config.n_cases and not self.config.case_film:
             columns.append(self.case_embd.expand(n_atoms, -1))
         return torch.cat(columns, dim=1) if columns else None
+
+    def _default(self, spec: InputSpec) -> Tensor:
+        if spec.required:
+            raise ValueError(f"this model needs {spec.name}, {spec.width} values")
+        return self.default_fparam_tensor
 
 
 def _statistics(width: int) -> tuple[nn.Buffer | None, nn.Buffer | None]:

@@ -68,7 +68,10 @@ def check_values(o: dict[str, Any]) -> None:
 
 
 def check_combinations(
-    o: dict[str, Any], schedule: tuple[tuple[int, int], ...], version: float
+    o: dict[str, Any],
+    schedule: tuple[tuple[int, int], ...],
+    version: float,
+    with_spin: bool,
 ) -> None:
     """Refuse options that the format does not combine.
 
@@ -76,10 +79,13 @@ def check_combinations(
         o: all options.
         schedule: highest degree and order of each block.
         version: version of the descriptor's format.
+        with_spin: whether atoms carry native spins, which are of degree one.
     """
     degrees = [l for l, _ in schedule] or [o["lmax"]]
     if degrees != sorted(degrees, reverse=True):
         raise _bad(o, "l_schedule", "degrees that never rise from block to block")
+    if with_spin and degrees[0] + o["extra_node_l"] == 0:
+        raise _bad(o, "lmax", "at least 1 in a model with spins")
     if o["kmax"] > degrees[0]:
         raise _bad(o, "kmax", f"at most {degrees[0]}, the degree of the first block")
     width = (o["focus_dim"] or o["channels"]) * (o["n_focus"] if o["atten_f_mix"] else 1)

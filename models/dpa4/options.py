@@ -114,7 +114,8 @@ def read_descriptor(
     check_descriptor(o)
     check_values(o)
     lmax, mmax, schedule = _degrees(o)
-    check_combinations(o, schedule, version)
+    magnetic = magnetic_types or _optional_tuple(o["use_spin"])
+    check_combinations(o, schedule, version, with_spin=magnetic is not None)
     so2_grid, node_wise, message_node, ffn_grid = _grids(o)
     depth, query = _depth_attention(o)
     return DescriptorConfig(
@@ -162,7 +163,7 @@ def read_descriptor(
         glu=o["glu_activation"],
         charge_spin=o["add_chg_spin_ebd"],
         default_charge_spin=_optional_tuple(o["default_chg_spin"]),
-        magnetic_types=magnetic_types or _optional_tuple(o["use_spin"]),
+        magnetic_types=magnetic,
         bridging=bridging or _inner_clamp(o),
         eps=float(o["eps"]),
         precision=read_precision(o["precision"], "descriptor"),
