@@ -11,6 +11,10 @@ from .slots import Slots
 
 __all__ = ["Environment", "Neighbours", "switch"]
 
+# A neighbour of less weight counts as absent: in float32 its row would be zero, by which
+# the tabulated sums know free places.
+_NEGLIGIBLE = 1e-30
+
 
 def switch(length: Tensor, start: float, stop: float) -> Tensor:
     """Smooth weight: 1 up to ``start``, 0 from ``stop`` on, twice differentiable.
@@ -97,7 +101,9 @@ class Environment(nn.Module):
         Raises:
             ValueError: an atom has more neighbours than the model has room for.
         """
-        edges = edges.select(edges.vec.detach().norm(dim=1) < self.config.rcut)
+        length = edges.vec.detach().norm(dim=1)
+        weight = switch(length, self.config.rcut_smth, self.config.rcut)
+        edges = edges.select(weight > _NEGLIGIBLE)
         present = self._count(types, edges)
         self._check_room(present)
         if self.config.exclude_types:

@@ -1,6 +1,6 @@
 """Energy fitting: descriptor to one energy per atom."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -32,18 +32,32 @@ class EnergyFitting(nn.Module):
         self, descriptor: Tensor, types: Tensor, conditions: Mapping[str, Tensor]
     ) -> Tensor:
         """Evaluate, (N, D) -> (N,)."""
-        dtype = self.networks[0].layers[-1].matrix.dtype
-        descriptor = descriptor.to(dtype)
+        return self._with_nets(self._energy, descriptor, types, conditions)
+
+    def last_hidden(
+        self, descriptor: Tensor, types: Tensor, conditions: Mapping[str, Tensor]
+    ) -> Tensor:
+        """Last hidden layer, (N, width); without one the net's input."""
+        return self._with_nets(self._hidden, descriptor, types, conditions)
+
+    def _with_nets(
+        self,
+        function: Callable[[int, Tensor, Tensor | None], Tensor],
+        descriptor: Tensor,
+        types: Tensor,
+        conditions: Mapping[str, Tensor],
+    ) -> Tensor:
+        """Rows of ``function(net, descriptor, further inputs)``, each with its net."""
+        descriptor = descriptor.to(self.networks[0].layers[-1].matrix.dtype)
         extra = self.inputs(len(types), conditions)
         if len(self.networks) == 1:
-            return self._energy(0, descriptor, extra)
-        energy = descriptor.new_zeros(len(types))
-        for t in range(len(self.networks)):
-            atoms = (types == t).nonzero()[:, 0]
-            of_type = None if extra is None else extra[atoms]
-            part = self._energy(t, descriptor.index_select(0, atoms), of_type)
-            energy = energy.index_copy(0, atoms, part)
-        return energy
+            return function(0, descriptor, extra)
+        atoms = [(types == t).nonzero()[:, 0] for t in range(len(self.networks))]
+        parts = [
+            function(t, descriptor[of_type], None if extra is None else extra[of_type])
+            for t, of_type in enumerate(atoms)
+        ]
+        return torch.cat(parts).index_select(0, torch.argsort(torch.cat(atoms)))
 
     def _energy(self, index: int, descriptor: Tensor, extra: Tensor | None) -> Tensor:
         network = self.networks[index]
@@ -51,6 +65,9 @@ class EnergyFitting(nn.Module):
         if self._subtracts_vacuum(index):
             energy = energy - network(_joined(torch.zeros_like(descriptor), extra))
         return energy
+
+    def _hidden(self, index: int, descriptor: Tensor, extra: Tensor | None) -> Tensor:
+        return self.networks[index].layers[:-1](_joined(descriptor, extra))
 
     def _subtracts_vacuum(self, index: int) -> bool:
         """Whether a net counts from a lone atom, whose descriptor is taken as zero.

@@ -100,11 +100,40 @@ class ClassicModel(nn.Module):
         Raises:
             ValueError: an atom has more neighbours than the descriptor has room for.
         """
-        if self.config.pair_exclude_types:
-            edges = edges.select(self.active_pair[types[edges.src], types[edges.dst]])
-        energy = self.fitting(self.descriptor(types, edges), types, conditions or {})
+        descriptor = self.descriptors(types, edges)
+        energy = self.fitting(descriptor, types, conditions or {})
         bias = self.fitting_bias[types, 0] + self.out_bias[0, types, 0]
         return (energy.to(torch.float64) + bias) * self.active_type[types]
+
+    def descriptors(
+        self,
+        types: Tensor,
+        edges: EdgeList,
+        conditions: Mapping[str, Tensor] | None = None,
+    ) -> Tensor:
+        """What describes the environment of each atom; arguments as in ``forward``.
+
+        Returns:
+            (N, D), in the precision of the descriptor. The conditions do not matter.
+        """
+        if self.config.pair_exclude_types:
+            edges = edges.select(self.active_pair[types[edges.src], types[edges.dst]])
+        return self.descriptor(types, edges)
+
+    def last_hidden(
+        self,
+        types: Tensor,
+        edges: EdgeList,
+        conditions: Mapping[str, Tensor] | None = None,
+    ) -> Tensor:
+        """Last hidden layer of the fitting net; arguments as in ``forward``.
+
+        Returns:
+            (N, width), in the precision of the fitting net; without a hidden layer its
+            input.
+        """
+        descriptor = self.descriptors(types, edges)
+        return self.fitting.last_hidden(descriptor, types, conditions or {})
 
 
 def _exclusion_masks(config: ModelConfig) -> tuple[Tensor, Tensor]:

@@ -7,9 +7,11 @@ not build, is an error: it could change the energy without a trace.
 from typing import Any
 
 from ..dpa4.activation import is_activation
+from ..dpa4.option_types import check_exclusions, check_fitting
 from ..dpa4.options import bad_value, read_precision
 from ..errors import UnsupportedOptionError
 from .config import DescriptorConfig, FittingConfig, ModelConfig
+from .option_checks import check_descriptor
 
 __all__ = ["descriptor_kind", "read_model"]
 
@@ -105,11 +107,15 @@ def read_model(params: dict[str, Any]) -> ModelConfig:
     bridging = str(params.get("bridging_method") or "none").lower()
     if bridging != "none":
         raise bad_value("model", "bridging_method", bridging, "none")
+    type_map = tuple(params["type_map"])
+    pairs = params.get("pair_exclude_types") or ()
+    atoms = params.get("atom_exclude_types") or ()
+    check_exclusions(pairs, atoms, len(type_map))
     return ModelConfig(
-        descriptor=_read_descriptor(params["descriptor"], tuple(params["type_map"])),
-        fitting=_read_fitting(params.get("fitting_net", {})),
-        pair_exclude_types=_as_pairs(params.get("pair_exclude_types")),
-        atom_exclude_types=tuple(params.get("atom_exclude_types") or ()),
+        descriptor=_read_descriptor(params["descriptor"], type_map),
+        fitting=_read_fitting(params.get("fitting_net") or {}),
+        pair_exclude_types=_as_pairs(pairs),
+        atom_exclude_types=tuple(atoms),
     )
 
 
@@ -120,7 +126,7 @@ def _read_descriptor(stored: dict, type_map: tuple[str, ...]) -> DescriptorConfi
         o |= {"tebd_input_mode": "strip", "smooth_type_embedding": True}
     if o.get("stripped_type_embedding") is not None:  # older name of tebd_input_mode
         o["tebd_input_mode"] = "strip" if o["stripped_type_embedding"] else "concat"
-    _check_values(o)
+    check_descriptor(o, len(type_map))
     return DescriptorConfig(
         kind=kind,
         type_map=type_map,
@@ -143,25 +149,10 @@ def _read_descriptor(stored: dict, type_map: tuple[str, ...]) -> DescriptorConfi
     )
 
 
-def _check_values(o: dict[str, Any]) -> None:
-    """Refuse values that are not built, each by name."""
-    if not o["rcut_smth"] < o["rcut"]:
-        raise bad_value(
-            "descriptor", "rcut_smth", o["rcut_smth"], f"less than {o['rcut']}"
-        )
-    if o.get("tebd_input_mode", "strip") not in ("strip", "concat"):
-        raise bad_value(
-            "descriptor", "tebd_input_mode", o["tebd_input_mode"], "strip or concat"
-        )
-    for name, built in (("use_econf_tebd", False), ("attn_layer", 0), ("lmax", 1)):
-        if o.get(name, built) != built:
-            raise bad_value("descriptor", name, o[name], repr(built))
-
-
 def _read_sel(sel: Any, kind: str, ntypes: int) -> tuple[int, ...]:
     """Room for neighbours: by type, or one number where types share it."""
-    numbers = (sel,) if isinstance(sel, int) else tuple(sel or ())
-    if not numbers or not all(isinstance(n, int) for n in numbers):
+    numbers = tuple(sel) if isinstance(sel, list | tuple) else (sel,)
+    if not all(type(n) is int and n >= 0 for n in numbers) or sum(numbers) == 0:
         raise bad_value("descriptor", "sel", sel, "numbers of neighbours")
     if kind in ("se_e3_tebd", "dpa1"):
         return (sum(numbers),)
@@ -174,6 +165,13 @@ def _read_sel(sel: Any, kind: str, ntypes: int) -> tuple[int, ...]:
 
 def _read_fitting(stored: dict[str, Any]) -> FittingConfig:
     o = _complete("fitting_net", stored, _FITTING_DEFAULTS, _FITTING_NO_EFFECT)
+    check_fitting({**o, "case_film_embd": False})
+    if not isinstance(o["resnet_dt"], bool):
+        raise bad_value("fitting_net", "resnet_dt", o["resnet_dt"], "true or false")
+    if not is_activation(o["activation_function"]):
+        raise bad_value(
+            "fitting_net", "activation_function", o["activation_function"], "a known name"
+        )
     return FittingConfig(
         neuron=tuple(o["neuron"]),
         activation=o["activation_function"],
@@ -199,12 +197,7 @@ def _complete(
             f"{section} option {', '.join(unknown)} is not known to this version, so the "
             "model cannot be evaluated; a newer version may know it"
         )
-    o = {**defaults, **given}
-    if not is_activation(o["activation_function"]):
-        raise bad_value(
-            section, "activation_function", o["activation_function"], "a known name"
-        )
-    return o
+    return {**defaults, **given}
 
 
 def _as_pairs(value: Any) -> tuple[tuple[int, int], ...]:

@@ -10,6 +10,8 @@ from .config import DescriptorConfig
 
 __all__ = ["load_state"]
 
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
 _DESCRIPTOR = r"^atomic_model\.descriptor\.(?:sea\.|seat\.|se_ttebd\.|se_atten\.)?"
 _FITTING = r"^atomic_model\.fitting_net\."
 _TABLE = re.compile(_DESCRIPTOR + r"(compress_(data|info)\.\d+|type_embd_data)$")
@@ -51,6 +53,8 @@ def load_state(
     wanted = model.state_dict()
     unknown = sorted(renamed[k] for k in renamed.keys() - wanted.keys())
     missing = sorted(wanted.keys() - renamed.keys())
+    if len(renamed) < len(given):
+        raise ValueError(f"{source} is ambiguous: two of its tensors are one parameter")
     if unknown or missing:
         raise ValueError(
             f"{source} does not fit its own options:"
@@ -109,16 +113,22 @@ def _rename(key: str) -> str:
 
 def _checked(tensor: Tensor, name: str, source: str) -> Tensor:
     """The tensor, if finite; statistics without their axis of slots."""
+    plain = tensor.layout == torch.strided and not tensor.is_meta
+    if tensor.dtype not in _FLOATS or not plain:
+        raise ValueError(
+            f"{source}: tensor {name} holds no plain floating-point numbers but "
+            f"{tensor.dtype}; the model is damaged"
+        )
     if not tensor.isfinite().all():
         raise ValueError(f"{source}: tensor {name} is not finite; the model is damaged")
     if not _STATISTICS.match(name):
-        return tensor
+        return tensor.detach()
     if tensor.ndim != 3 or (tensor != tensor[:, :1]).any():
         raise ValueError(
             f"{source}: tensor {name} differs between neighbours of one atom; the model "
             "is damaged"
         )
-    return tensor[:, 0].clone()
+    return tensor[:, 0].detach().clone()
 
 
 def _listed(names: list[str], most: int = 5) -> str:

@@ -85,9 +85,20 @@ def test_an_unknown_shortest_distance_is_none(altered):
         ("se_e2_a", "descriptor", {"rcut_smth": 4.2}),
         ("se_e2_a", "descriptor", {"sel": "auto"}),
         ("se_e2_a", "descriptor", {"sel": [26]}),
+        ("se_e2_a", "descriptor", {"sel": [0, 0]}),
+        ("se_e2_a", "descriptor", {"neuron": [3, 0]}),
+        ("se_e2_a", "descriptor", {"neuron": []}),
+        ("se_e2_a", "descriptor", {"axis_neuron": 7}),
+        ("se_e2_a", "descriptor", {"resnet_dt": "yes"}),
+        ("se_e2_a", "descriptor", {"rcut": "far"}),
+        ("se_e2_a", "descriptor", {"exclude_types": [[0, 2]]}),
         ("se_e2_a", "descriptor", {"new_switch": 1}),
         ("se_e2_a", "fitting_net", {"activation_function": "swish"}),
         ("se_e2_a", "fitting_net", {"exclude_types": [0]}),
+        ("se_e2_a", "fitting_net", {"neuron": 10}),
+        ("se_e2_a", "fitting_net", {"resnet_dt": 1}),
+        ("se_e2_a", None, {"pair_exclude_types": [[0]]}),
+        ("se_e2_a", None, {"atom_exclude_types": [2]}),
         ("se_e2_a", None, {"use_srtab": "zbl.txt"}),
         ("se_e2_a", None, {"spin": {"use_spin": [True, False]}}),
         ("se_e2_a", None, {"bridging_method": "ZBL"}),
@@ -141,6 +152,10 @@ def infinite(params, state):
         state[EMBEDDING.replace("networks", twin)][0, 1] = torch.inf
 
 
+def integers(params, state):
+    state[PREFIX + "out_bias"] = state[PREFIX + "out_bias"].long()
+
+
 def different_twins(params, state):
     state[EMBEDDING] = state[EMBEDDING] + 1
 
@@ -156,6 +171,7 @@ def uneven_statistics(params, state):
         (added, "descriptor.sea.third_order, which nothing uses"),
         (reshaped, r"layers.1.matrix has shape \(3, 7\), its options ask for \(3, 6\)"),
         (infinite, "layers.1.matrix is not finite"),
+        (integers, "out_bias holds no plain floating-point numbers but torch.int64"),
         (different_twins, "differ"),
         (uneven_statistics, "mean differs between neighbours of one atom"),
     ],

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from dp_calc.models import load_model
-from reference import DATA, evaluate, structures
+from reference import DATA, edges, evaluate, structures
 
 FOLDER = DATA / "classic"
 TRAINED = ["se_e2_a", "se_e2_a_twoside", "se_e2_a_resnetdt", "se_e2_r", "se_e3",
@@ -61,3 +61,35 @@ def test_hessian_agrees(name, cluster, hessian):
     expected = structure.expected["hessian"]
     error = np.abs(hessian(model, structure) - expected).max()
     assert error < 1e-12 * max(1.0, np.abs(expected).max())
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_descriptors_agree(name):
+    model = load_model(FOLDER / f"{name}.pt")
+    for structure in structures(name, FOLDER):
+        types = torch.tensor([model.type_map.index(s) for s in structure.symbols])
+        result = model.descriptors(types, edges(structure, model.rcut)).numpy()
+        assert relative(result, structure.expected["descriptor"]) < 1e-12
+
+
+@pytest.mark.parametrize("name", ["se_e2_a_twoside", "dpa1_v2"])
+def test_the_last_hidden_layer_leads_to_the_energy(name):
+    model = load_model(FOLDER / f"{name}.pt")
+    structure = structures(name, FOLDER)[0]
+    types = torch.tensor([model.type_map.index(s) for s in structure.symbols])
+    graph, nets = edges(structure, model.rcut), model.fitting.networks
+    hidden = model.last_hidden(types, graph)
+    net_of_atom = [nets[t if len(nets) > 1 else 0] for t in types]
+    output = [n.layers[-1](h) for n, h in zip(net_of_atom, hidden, strict=True)]
+    energies = (
+        torch.cat(output) + model.fitting_bias[types, 0] + model.out_bias[0, types, 0]
+    )
+    torch.testing.assert_close(energies, model(types, graph), rtol=1e-13, atol=1e-13)
+
+
+def test_without_a_hidden_layer_the_last_one_is_the_descriptor():
+    model = load_model(FOLDER / "se_e2_r_options.pt")
+    structure = structures("se_e2_r_options", FOLDER)[0]
+    types = torch.tensor([model.type_map.index(s) for s in structure.symbols])
+    graph = edges(structure, model.rcut)
+    assert torch.equal(model.last_hidden(types, graph), model.descriptors(types, graph))
