@@ -30,11 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         Exit status: 0 if all went well, 1 if something could not be computed, 2 if the
         input was refused.
     """
-    args = _parser().parse_args(argv)
     try:
-        with _warnings_as_sentences():
-            status = args.run(args)
-        sys.stdout.flush()
+        return _run(argv)
     except BrokenPipeError:
         _discard_stdout()
         return _READER_GONE
@@ -47,7 +44,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ArithmeticError as error:
         _say(f"error: {_sentence(error)}")
         return 1
-    return status
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    try:
+        args = _parser().parse_args(argv)
+        with _warnings_as_sentences():
+            return args.run(args)
+    finally:
+        # Here and not at exit, where a reader that is gone could not be told from a bug.
+        sys.stdout.flush()
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -44,11 +44,14 @@ def test_help_names_every_command(dp_calc):
     assert all(command in out for command in ("info", "evaluate", "demo"))
 
 
-def test_closed_pipe_ends_quietly():
+@pytest.mark.parametrize(
+    "args", [["--version"], ["info", str(water_model())]], ids=["version", "info"]
+)
+def test_closed_pipe_ends_quietly(args):
     reader, writer = os.pipe()
     os.close(reader)
     process = subprocess.Popen(
-        [sys.executable, "-m", "dp_calc", "info", str(water_model())],
+        [sys.executable, "-m", "dp_calc", *args],
         stdout=writer,
         stderr=subprocess.PIPE,
         text=True,
