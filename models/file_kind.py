@@ -21,9 +21,8 @@ _BY_SUFFIX = {
 # Of a zip archive: part of a member's name, and what has such members.
 _BY_MEMBER = (
     ("aotinductor/", "a compiled package bound to one device and one torch version"),
-    ("serialized_exported_program", "an exported program"),
+    ("archive_format", "an exported program"),
     ("constants.pkl", "a TorchScript archive"),
-    (".npy", "an archive of NumPy arrays"),
 )
 
 _BY_START = (
@@ -33,6 +32,13 @@ _BY_START = (
 
 _TRAINED = "give the training checkpoint (.pt) that it was made from"
 _FOREIGN = "give a DeePMD-kit training checkpoint (.pt)"
+
+# PyTorch writes protocol 2; only that can be read without running what is in it.
+_PICKLE = b"\x80\x02"
+_NEWER_PICKLE = (
+    "is a pickle of a protocol that PyTorch's checkpoints do not have; nothing in it was "
+    f"run; {_FOREIGN}"
+)
 
 
 def why_not_pytorch(path: Path) -> str | None:
@@ -52,8 +58,8 @@ def why_not_pytorch(path: Path) -> str | None:
         start = file.read(4096)
     if start[:4] == b"PK\x03\x04":
         return _why_not_this_zip(path)
-    if start[:1] == b"\x80":  # a pickle, as PyTorch wrote before version 1.6
-        return None
+    if start[:1] == _PICKLE[:1]:  # of this protocol, before PyTorch 1.6
+        return None if start[:2] == _PICKLE else _NEWER_PICKLE
     kind = _BY_SUFFIX.get(path.suffix.lower())
     if kind is not None:
         return f"is {kind}, which cannot be read here; {_TRAINED}"
@@ -65,6 +71,9 @@ def _why_not_this_zip(path: Path) -> str | None:
         with zipfile.ZipFile(path) as archive:
             members = archive.namelist()
             damaged = [m.filename for m in archive.infolist() if _is_damaged(archive, m)]
+            protocols = {
+                archive.open(m).read(2) for m in members if m.endswith("data.pkl")
+            }
     except (zipfile.BadZipFile, OSError):
         return (
             "is not a complete PyTorch file: its end is missing; copy or download it "
@@ -77,9 +86,11 @@ def _why_not_this_zip(path: Path) -> str | None:
     for part, kind in _BY_MEMBER:
         if any(part in member for member in members):
             return f"is {kind}, which cannot be read here; {_TRAINED}"
-    if not any(member.endswith("data.pkl") for member in members):
+    if any(member.endswith(".npy") for member in members):
+        return f"is an archive of NumPy arrays; {_FOREIGN}"
+    if not protocols:
         return f"is a zip archive that PyTorch did not write; {_FOREIGN}"
-    return None
+    return None if protocols == {_PICKLE} else _NEWER_PICKLE
 
 
 def _is_damaged(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bool:

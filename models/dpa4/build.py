@@ -29,9 +29,8 @@ def recognises(checkpoint: Checkpoint) -> bool:
     """Whether the branch is of the DPA4 (SeZM) family, whatever it predicts."""
     params = plain_form(checkpoint.params)
     descriptor = params.get("descriptor") or {}
-    model_type = str(params.get("type")).lower()
-    family = model_type if model_type in _NAMES else None
-    return str(descriptor.get("type", family)).lower() in _NAMES
+    named = descriptor.get("type") or params.get("type")
+    return str(named).lower() in _NAMES
 
 
 def build(checkpoint: Checkpoint, dtype: torch.dtype | None) -> DPA4Model:
@@ -64,6 +63,10 @@ def build(checkpoint: Checkpoint, dtype: torch.dtype | None) -> DPA4Model:
 
 def _check_energy_model(checkpoint: Checkpoint, params: dict[str, Any]) -> None:
     path, names = checkpoint.path, checkpoint.tensors
+    if not params.get("descriptor"):
+        raise ValueError(
+            f"{path} holds a DPA4 model without a descriptor section; it is damaged"
+        )
     if any(k.startswith("atomic_model.dens_fitting_net.") for k in names):
         raise ValueError(
             f"{path} holds a denoising model (dens), which has no energy surface; give "

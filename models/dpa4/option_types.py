@@ -3,6 +3,7 @@
 Ranges and combinations are checked where the kinds are known: ``option_checks.py``.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,7 @@ _ONE: dict[str, Callable[[Any], bool]] = {
     "nothing": lambda v: v is None,
     "flag": lambda v: isinstance(v, bool),
     "integer": _is_integer,
-    "number": lambda v: isinstance(v, float) or _is_integer(v),
+    "number": lambda v: (isinstance(v, float) or _is_integer(v)) and math.isfinite(v),
     "name": lambda v: isinstance(v, str),
 }
 

@@ -113,11 +113,12 @@ def _check_tensor(tensor: Tensor, shape: torch.Size, name: str, source: str) -> 
             f"{source}: tensor {name} has shape {tuple(tensor.shape)}, its options ask "
             f"for {tuple(shape)}"
         )
-    plain = tensor.layout == torch.strided and not tensor.is_meta
-    if tensor.dtype not in _FLOATS or not plain:
+    if tensor.layout != torch.strided or tensor.is_meta:
+        raise ValueError(f"{source}: tensor {name} is stored without all its numbers")
+    if tensor.dtype not in _FLOATS:
         raise ValueError(
-            f"{source}: tensor {name} holds no plain floating-point numbers but "
-            f"{tensor.dtype}; the model is damaged"
+            f"{source}: tensor {name} holds {tensor.dtype} in the place of floating-point "
+            "numbers; the model is damaged"
         )
     if not tensor.isfinite().all():
         raise ValueError(f"{source}: tensor {name} is not finite; the model is damaged")

@@ -157,6 +157,16 @@ def test_the_layout_of_older_pytorch(tmp_path):
     assert gives(path)
 
 
+def test_a_file_without_checksums(tmp_path):
+    before = torch.serialization.get_crc32_options()
+    torch.serialization.set_crc32_options(False)
+    try:
+        path = Content().save(tmp_path / "no_checksums.pt")
+    finally:
+        torch.serialization.set_crc32_options(before)
+    assert gives(path)
+
+
 def test_a_file_under_any_name(tmp_path):
     assert gives(Content().save(tmp_path / "model.pth"))
     assert gives(Content().save(tmp_path / "model"))
