@@ -117,8 +117,8 @@ def _check_tensor(tensor: Tensor, shape: torch.Size, name: str, source: str) -> 
         raise ValueError(f"{source}: tensor {name} is stored without all its numbers")
     if tensor.dtype not in _FLOATS:
         raise ValueError(
-            f"{source}: tensor {name} holds {tensor.dtype} in the place of floating-point "
-            "numbers; the model is damaged"
+            f"{source}: tensor {name} holds {tensor.dtype} in the place of "
+            "floating-point numbers; the model is damaged"
         )
     if not tensor.isfinite().all():
         raise ValueError(f"{source}: tensor {name} is not finite; the model is damaged")
