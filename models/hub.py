@@ -103,19 +103,18 @@ def _fetch(name: str, sha256: str) -> Path:
     """Download into this package's folder; only a checked file gets its final name."""
     folder = _folders()[0]
     try:
-        from huggingface_hub import hf_hub_download
+        from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
     except ImportError:
         raise _not_here(name, "huggingface_hub is not installed") from None
+    # The variable may have been set after the library read it.
+    where = {"filename": f"{name}.pt", "endpoint": os.environ.get("HF_ENDPOINT")}
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder) as partial:
         try:
-            # The variable may have been set after the library read it.
+            # Without a network this fails at once, the download after half a minute.
+            get_hf_file_metadata(hf_hub_url(_REPOSITORY, **where), token=False)
             fetched = hf_hub_download(
-                _REPOSITORY,
-                f"{name}.pt",
-                local_dir=partial,
-                endpoint=os.environ.get("HF_ENDPOINT"),
-                token=False,
+                _REPOSITORY, local_dir=partial, token=False, **where
             )
         except Exception as error:  # the library's own, its HTTP client's, the system's
             raise _not_here(name, f"the download failed: {_line(error)}") from None
