@@ -28,15 +28,16 @@ def build(checkpoint: Checkpoint, dtype: torch.dtype | None) -> ClassicModel:
         UnsupportedOptionError: the model uses an option that this version does not build.
         ValueError: it predicts something else than energies, or the file is damaged.
     """
-    fitting = checkpoint.params.get("fitting_net", {}).get("type", "ener")
+    fitting = (checkpoint.params.get("fitting_net") or {}).get("type", "ener")
     if fitting != "ener":
         raise ValueError(
             f"{checkpoint.path} has a fitting net of type {fitting!r}; give an energy "
             "model"
         )
     config = read_model(checkpoint.params)
-    model = ClassicModel(config, _min_nbor_dist(checkpoint))
+    model = ClassicModel(config)
     load_state(model, config.descriptor, checkpoint.tensors, str(checkpoint.path))
+    model.min_nbor_dist = _min_nbor_dist(checkpoint)
     _check_absent_rows(model.descriptor.environment)
     # The two energy biases are buffers of the model itself and stay float64.
     model.descriptor.to(dtype or getattr(torch, config.descriptor.precision))
@@ -46,8 +47,9 @@ def build(checkpoint: Checkpoint, dtype: torch.dtype | None) -> ClassicModel:
 
 def _min_nbor_dist(checkpoint: Checkpoint) -> float | None:
     """Shortest distance in the training data; -1 in the file stands for unknown."""
-    stored = float(checkpoint.tensors.get("min_nbor_dist", -1))
-    return stored if stored > 0 else None
+    stored = checkpoint.tensors.get("min_nbor_dist")
+    known = stored is not None and stored.numel() == 1 and stored > 0
+    return float(stored) if known else None
 
 
 def _check_absent_rows(environment: Environment) -> None:

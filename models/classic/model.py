@@ -47,13 +47,13 @@ class ClassicModel(nn.Module):
     version = 1.0
     shortest_distance = 1e-3
 
-    def __init__(self, config: ModelConfig, min_nbor_dist: float | None = None):
+    def __init__(self, config: ModelConfig):
         super().__init__()
         self.config = config
         self.architecture = config.descriptor.kind
         self.type_map = config.descriptor.type_map
         self.rcut = config.descriptor.rcut
-        self.min_nbor_dist = min_nbor_dist
+        self.min_nbor_dist: float | None = None
         ntypes = len(self.type_map)
         kind = (self.architecture, config.descriptor.tebd_mode)
         self.descriptor = _DESCRIPTORS[kind](config.descriptor)

@@ -41,6 +41,8 @@ def _expected(name: str, value: Any) -> str | None:
         return "a name"
     if name in _COUNTS and not _is_count(value):
         return "a positive whole number"
+    if name == "stripped_type_embedding" and value not in (None, False, True):
+        return "true, false or nothing"
     if name == "activation_function" and not is_activation(value):
         return "a known name"
     if name == "tebd_input_mode" and value not in ("strip", "concat"):

@@ -168,6 +168,8 @@ def _read_fitting(stored: dict[str, Any]) -> FittingConfig:
     check_fitting({**o, "case_film_embd": False})
     if not isinstance(o["resnet_dt"], bool):
         raise bad_value("fitting_net", "resnet_dt", o["resnet_dt"], "true or false")
+    if not isinstance(o["atom_ener"] or [], list):
+        raise bad_value("fitting_net", "atom_ener", o["atom_ener"], "a list")
     if not is_activation(o["activation_function"]):
         raise bad_value(
             "fitting_net", "activation_function", o["activation_function"], "a known name"

@@ -62,7 +62,8 @@ def load_state(
             + (" and" if missing and unknown else "")
             + (f" it holds {_listed(unknown)}, which nothing uses" if unknown else "")
         )
-    state = {new: _checked(given[old], old, source) for new, old in renamed.items()}
+    n_slots = config.n_slots
+    state = {n: _checked(given[old], old, n_slots, source) for n, old in renamed.items()}
     for new, tensor in state.items():
         if tensor.shape != wanted[new].shape:
             raise ValueError(
@@ -78,6 +79,7 @@ def _needed(
     """Tensors that determine the energy, each under one name."""
     needed = {}
     for name, tensor in tensors.items():
+        _check_plain(tensor, name, source)
         # Nets are stored twice, as "networks" and as "_networks".
         single = name.replace("._networks.", ".networks.")
         if single != name and single in tensors:
@@ -86,12 +88,21 @@ def _needed(
         elif _TABLE.match(name):
             if tensor.numel():
                 raise UnsupportedOptionError(
-                    f"{source} holds a compressed model ({name}); give the checkpoint "
+                    f"the checkpoint holds a compressed model ({name}); give the one "
                     "that it was made from and compress that"
                 )
         elif name not in _NOT_NEEDED and not _is_unused_net(single, config):
             needed[single] = tensor
     return needed
+
+
+def _check_plain(tensor: Tensor, name: str, source: str) -> None:
+    plain = tensor.layout == torch.strided and not tensor.is_meta
+    if tensor.dtype not in _FLOATS or not plain:
+        raise ValueError(
+            f"{source}: tensor {name} holds no plain floating-point numbers but "
+            f"{tensor.dtype}; the model is damaged"
+        )
 
 
 def _is_unused_net(name: str, config: DescriptorConfig) -> bool:
@@ -111,23 +122,24 @@ def _rename(key: str) -> str:
     return key
 
 
-def _checked(tensor: Tensor, name: str, source: str) -> Tensor:
-    """The tensor, if finite; statistics without their axis of slots."""
-    plain = tensor.layout == torch.strided and not tensor.is_meta
-    if tensor.dtype not in _FLOATS or not plain:
-        raise ValueError(
-            f"{source}: tensor {name} holds no plain floating-point numbers but "
-            f"{tensor.dtype}; the model is damaged"
-        )
+def _checked(tensor: Tensor, name: str, n_slots: int, source: str) -> Tensor:
+    """The tensor, if finite; statistics without their axis of slots, all alike."""
     if not tensor.isfinite().all():
         raise ValueError(f"{source}: tensor {name} is not finite; the model is damaged")
     if not _STATISTICS.match(name):
         return tensor.detach()
-    if tensor.ndim != 3 or (tensor != tensor[:, :1]).any():
+    if tensor.ndim != 3 or tensor.shape[1] != n_slots:
+        raise ValueError(
+            f"{source}: tensor {name} has shape {tuple(tensor.shape)}, its options ask "
+            f"for {n_slots} neighbours (sel)"
+        )
+    if (tensor != tensor[:, :1]).any():
         raise ValueError(
             f"{source}: tensor {name} differs between neighbours of one atom; the model "
             "is damaged"
         )
+    if name.endswith("stddev") and not (tensor > 0).all():
+        raise ValueError(f"{source}: tensor {name} is not positive; the model is damaged")
     return tensor[:, 0].detach().clone()
 
 

@@ -86,6 +86,7 @@ def test_an_unknown_shortest_distance_is_none(altered):
         ("se_e2_a", "descriptor", {"sel": "auto"}),
         ("se_e2_a", "descriptor", {"sel": [26]}),
         ("se_e2_a", "descriptor", {"sel": [0, 0]}),
+        ("dpa1_strip_attn0", "descriptor", {"stripped_type_embedding": "no"}),
         ("se_e2_a", "descriptor", {"neuron": [3, 0]}),
         ("se_e2_a", "descriptor", {"neuron": []}),
         ("se_e2_a", "descriptor", {"axis_neuron": 7}),
@@ -97,6 +98,7 @@ def test_an_unknown_shortest_distance_is_none(altered):
         ("se_e2_a", "fitting_net", {"exclude_types": [0]}),
         ("se_e2_a", "fitting_net", {"neuron": 10}),
         ("se_e2_a", "fitting_net", {"resnet_dt": 1}),
+        ("se_e2_a", "fitting_net", {"atom_ener": -1.5}),
         ("se_e2_a", None, {"pair_exclude_types": [[0]]}),
         ("se_e2_a", None, {"atom_exclude_types": [2]}),
         ("se_e2_a", None, {"use_srtab": "zbl.txt"}),
@@ -160,6 +162,10 @@ def different_twins(params, state):
     state[EMBEDDING] = state[EMBEDDING] + 1
 
 
+def flat_statistics(params, state):
+    state[PREFIX + "descriptor.sea.stddev"][1] = 0
+
+
 def uneven_statistics(params, state):
     state[PREFIX + "descriptor.sea.mean"][1, 3, 0] += 1e-3
 
@@ -173,12 +179,19 @@ def uneven_statistics(params, state):
         (infinite, "layers.1.matrix is not finite"),
         (integers, "out_bias holds no plain floating-point numbers but torch.int64"),
         (different_twins, "differ"),
+        (flat_statistics, "stddev is not positive"),
         (uneven_statistics, "mean differs between neighbours of one atom"),
     ],
 )
 def test_a_damaged_file_is_an_error_that_names_the_tensor(altered, change, words):
     with pytest.raises(ValueError, match=words):
         load_model(altered("se_e2_a", change))
+
+
+def test_statistics_are_for_the_number_of_neighbours(altered):
+    path = altered("dpa1_strip_attn0", setting("descriptor", sel=60))
+    with pytest.raises(ValueError, match=r"mean .* its options ask for 60 neighbours"):
+        load_model(path)
 
 
 def test_one_copy_of_each_net_is_enough(altered):
