@@ -1,5 +1,6 @@
 """One evaluation of a model: energies forward, everything else by one backward pass."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,11 +21,14 @@ class Outputs:
         forces: force on each atom in eV/Å, (N, 3).
         atomic_virials: virial of each atom in eV, rows force and columns coordinate
             component, not symmetrised, (N, 3, 3).
+        magnetic_forces: ``-dE/dspin`` of each atom in eV per unit of spin, (N, 3); None
+            for models without spins.
     """
 
     energies: Tensor
     forces: Tensor
     atomic_virials: Tensor
+    magnetic_forces: Tensor | None = None
 
     @property
     def energy(self) -> Tensor:
@@ -41,7 +45,7 @@ class Engine:
     """Runs a model as its settings say.
 
     Args:
-        model: gives atomic energies from types and edges.
+        model: gives atomic energies from types, edges and conditions.
         settings: how to run it.
     """
 
@@ -49,32 +53,46 @@ class Engine:
         self.model = model
         self.settings = settings
 
-    def evaluate(self, types: Tensor, edges: EdgeList) -> Outputs:
+    def evaluate(
+        self,
+        types: Tensor,
+        edges: EdgeList,
+        conditions: Mapping[str, Tensor] | None = None,
+    ) -> Outputs:
         """Compute energies, forces and virials.
 
         Args:
             types: index into the model's ``type_map``, (N,), int64, on its device.
             edges: all pairs within the model's cutoff, on its device.
+            conditions: further inputs of the model by name, on its device.
 
         Raises:
             FloatingPointError: a result is infinite or not a number.
         """
         edges = edges.with_vec(edges.vec.detach().requires_grad_())
+        conditions = dict(conditions or {})
+        leaves = [edges.vec]
+        if "spin" in conditions:
+            conditions["spin"] = conditions["spin"].detach().requires_grad_()
+            leaves.append(conditions["spin"])
         with torch.enable_grad():
-            energies = self.model(types, edges)
-            gradient = _gradient(energies.sum(), edges.vec)
-        outputs = _assemble(energies.detach(), gradient, edges)
+            energies = self.model(types, edges, conditions)
+            gradients = _gradients(energies.sum(), leaves)
+        outputs = _assemble(energies.detach(), edges, *gradients)
         _refuse_non_finite(outputs, self.model, types)
         return outputs
 
 
-def _gradient(energy: Tensor, vec: Tensor) -> Tensor:
-    if vec.shape[0] == 0:
-        return torch.zeros_like(vec)
-    return torch.autograd.grad(energy, vec)[0]
+def _gradients(energy: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
+    """``dE/dx`` of each tensor; an empty one may be missing in the energy's graph."""
+    filled = [x for x in leaves if x.numel()]
+    found = iter(torch.autograd.grad(energy, filled) if filled else ())
+    return [next(found) if x.numel() else torch.zeros_like(x) for x in leaves]
 
 
-def _assemble(energies: Tensor, gradient: Tensor, edges: EdgeList) -> Outputs:
+def _assemble(
+    energies: Tensor, edges: EdgeList, gradient: Tensor, by_spin: Tensor | None = None
+) -> Outputs:
     """Forces and virials from ``g = dE/dvec``, (E, 3); every sum in a fixed order.
 
     An edge pulls its two ends with ``g`` and ``-g``. Its virial ``-g ⊗ vec`` belongs to
@@ -83,7 +101,8 @@ def _assemble(energies: Tensor, gradient: Tensor, edges: EdgeList) -> Outputs:
     forces = edges.sum_at_dst(gradient) - edges.sum_at_src(gradient)
     per_edge = -0.5 * gradient.unsqueeze(2) * edges.vec.detach().unsqueeze(1)
     atomic_virials = edges.sum_at_dst(per_edge) + edges.sum_at_src(per_edge)
-    return Outputs(energies, forces, atomic_virials)
+    magnetic_forces = None if by_spin is None else -by_spin
+    return Outputs(energies, forces, atomic_virials, magnetic_forces)
 
 
 def _refuse_non_finite(outputs: Outputs, model: nn.Module, types: Tensor) -> None:
@@ -92,6 +111,8 @@ def _refuse_non_finite(outputs: Outputs, model: nn.Module, types: Tensor) -> Non
         "force": outputs.forces,
         "virial": outputs.atomic_virials,
     }
+    if outputs.magnetic_forces is not None:
+        results["magnetic force"] = outputs.magnetic_forces
     for name, values in results.items():
         finite = torch.isfinite(values.reshape(len(types), -1)).all(1)
         if not finite.all():

@@ -31,7 +31,7 @@ class PairModel(nn.Module):
         super().__init__()
         self.calls = 0
 
-    def forward(self, types, edges):
+    def forward(self, types, edges, conditions):
         self.calls += 1
         r = edges.vec.norm(dim=1)
         depth = torch.tensor(DEPTH)[types[edges.src], types[edges.dst]]

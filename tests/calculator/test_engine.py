@@ -19,7 +19,7 @@ class OneSided(torch.nn.Module):
 
     type_map = ("H", "O")
 
-    def forward(self, types, edges):
+    def forward(self, types, edges, conditions):
         quadratic = (edges.vec @ STIFFNESS * edges.vec).sum(1) / 2
         return edges.sum_at_dst(WEIGHTS[types[edges.dst]] * quadratic)
 
@@ -67,6 +67,6 @@ def test_edges_are_left_as_they_were(system):
 
 def test_an_energy_without_any_dependence_on_the_edges_is_an_error(system):
     model = OneSided()
-    model.forward = lambda types, edges: WEIGHTS[types]
+    model.forward = lambda types, edges, conditions: WEIGHTS[types]
     with pytest.raises(RuntimeError, match="does not require grad"):
         Engine(model, Settings()).evaluate(*system)

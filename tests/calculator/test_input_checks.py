@@ -122,7 +122,7 @@ def test_coincident_atoms_only_where_the_model_takes_close_ones(pair_model):
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 def test_non_finite_energy_is_an_error(bad, pair_model, structures):
-    pair_model.forward = lambda types, edges: torch.where(
+    pair_model.forward = lambda types, edges, conditions: torch.where(
         types == types[2], bad, edges.sum_at_dst(edges.vec.norm(dim=1))
     )
     calc = DP(pair_model)
@@ -137,7 +137,7 @@ def test_non_finite_energy_is_an_error(bad, pair_model, structures):
 
 def test_non_finite_force_is_an_error(pair_model, structures):
     # The square root is finite at zero and its slope is not.
-    pair_model.forward = lambda types, edges: edges.sum_at_dst(
+    pair_model.forward = lambda types, edges, conditions: edges.sum_at_dst(
         (edges.vec.norm(dim=1) - edges.vec.norm(dim=1).min()).sqrt()
     )
     with pytest.raises(FloatingPointError, match="non-finite force for atom"):

@@ -79,7 +79,7 @@ class Anisotropic(torch.nn.Module):
     device = torch.device("cpu")
     matrix = torch.tensor([[1.0, 0.2, 0.0], [0.2, 2.0, 0.7], [0.0, 0.7, -1.5]]).double()
 
-    def forward(self, types, edges):
+    def forward(self, types, edges, conditions):
         return edges.sum_at_dst((edges.vec @ self.matrix * edges.vec).sum(1) / 2)
 
 
