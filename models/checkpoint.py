@@ -169,10 +169,10 @@ def _names_and_aliases(branches: dict[str, dict], path: Path) -> dict[str, str]:
     """Branch of each name and alias; a name that stands for two is an error."""
     names = {name: name for name in branches}
     for name, params in branches.items():
-        aliases = params.get("model_branch_alias") or ()
-        if not isinstance(aliases, list | tuple):
+        aliases = params.get("model_branch_alias")
+        if not isinstance(aliases, list | tuple | None):
             raise ValueError(f"{path} is damaged: the aliases of {name} are no list")
-        for alias in aliases:
+        for alias in aliases or ():
             if names.setdefault(str(alias), name) != name:
                 raise ValueError(
                     f"{path} is ambiguous: {alias!r} stands for the heads "
@@ -214,7 +214,7 @@ def _check_options(params: dict[str, Any], path: Path) -> None:
             f"{path} is ambiguous: its type_map lists {', '.join(twice)} more than once"
         )
     for section in ("descriptor", "fitting_net", "info", "spin", "lora"):
-        if not isinstance(params.get(section) or {}, dict):
+        if not isinstance(params.get(section), dict | None):
             raise ValueError(
                 f"{path} is damaged: its options have {params[section]!r} in the place "
                 f"of the section {section}"

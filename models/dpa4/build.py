@@ -29,7 +29,7 @@ def recognises(checkpoint: Checkpoint) -> bool:
     """Whether the branch is of the DPA4 (SeZM) family, whatever it predicts."""
     params = plain_form(checkpoint.params)
     descriptor = params.get("descriptor") or {}
-    named = descriptor.get("type") or params.get("type")
+    named = descriptor.get("type", params.get("type"))
     return str(named).lower() in _NAMES
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from ..errors import UnsupportedOptionError
 from .activation import is_activation
 from .config import FittingConfig, ModelConfig
-from .option_types import check_exclusions, check_fitting
+from .option_types import check_exclusions, check_fitting, is_number
 from .options import bad_value, read_descriptor, read_precision
 from .spin_options import magnetic_types, read_virtual_spin, spin_scheme
 
@@ -79,9 +79,7 @@ def read_model(params: dict[str, Any], version: float) -> ModelConfig:
     type_map = tuple(params["type_map"])
     descriptor = params["descriptor"]
     for pairs in (params.get("pair_exclude_types"), descriptor.get("exclude_types")):
-        check_exclusions(
-            pairs or (), params.get("atom_exclude_types") or (), len(type_map)
-        )
+        check_exclusions(pairs, params.get("atom_exclude_types"), len(type_map))
     magnetic = virtual_spin = None
     without_energy = tuple(params.get("atom_exclude_types") or ())
     pairs = _pair_exclusions(params, descriptor)
@@ -109,13 +107,14 @@ def read_model(params: dict[str, Any], version: float) -> ModelConfig:
 
 
 def _bridging(params: dict[str, Any]) -> tuple[float, float] | None:
-    method = str(params.get("bridging_method") or "none").lower()
+    stored = params.get("bridging_method")
+    method = "none" if stored is None else str(stored).lower()
     if method == "none":
         return None
     if method != "zbl":
-        raise bad_value("model", "bridging_method", method, "zbl or none")
+        raise bad_value("model", "bridging_method", stored, "zbl or none")
     radii = params.get("bridging_r_inner", 0.5), params.get("bridging_r_outer", 0.8)
-    if not all(isinstance(r, int | float) for r in radii) or not 0 < radii[0] < radii[1]:
+    if not all(map(is_number, radii)) or not 0 < radii[0] < radii[1]:
         raise bad_value("model", "bridging_r_inner, bridging_r_outer", radii, "0 < r < r")
     return float(radii[0]), float(radii[1])
 

@@ -33,6 +33,8 @@ _LENGTHS = {"env_exp": 2, "sandwich_norm": 4, "s2_activation": 2, "grid_mlp": 3,
 # The format's rotations deviate by eps^2 from orthogonal ones; the exact ones used here
 # agree with them to 1e-9 only up to this floor.
 _LARGEST_EPS = 1e-6
+# Rotations and grids were compared with other implementations up to here.
+_LARGEST_DEGREE = 12
 _NONZERO_AT_ZERO = ("sigmoid", "softplus")
 _GRID_PRODUCTS = ("node_wise_s2", "node_wise_so3", "message_node_s2", "message_node_so3")
 
@@ -82,6 +84,9 @@ def check_combinations(
         with_spin: whether atoms carry native spins, which are of degree one.
     """
     degrees = [l for l, _ in schedule] or [o["lmax"]]
+    if degrees[0] + o["extra_node_l"] > _LARGEST_DEGREE:
+        name = "lmax" if o["l_schedule"] is None else "l_schedule"
+        raise _bad(o, name, f"at most {_LARGEST_DEGREE} together with extra_node_l")
     if degrees != sorted(degrees, reverse=True):
         raise _bad(o, "l_schedule", "degrees that never rise from block to block")
     if with_spin and degrees[0] + o["extra_node_l"] == 0:

@@ -9,18 +9,23 @@ from typing import Any
 
 from .option_checks import bad_value
 
-__all__ = ["check_descriptor", "check_exclusions", "check_fitting"]
+__all__ = ["check_descriptor", "check_exclusions", "check_fitting", "is_number"]
 
 
 def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def is_number(value: Any) -> bool:
+    """Whether a value is a finite number; a flag is none."""
+    return (isinstance(value, float) or _is_integer(value)) and math.isfinite(value)
+
+
 _ONE: dict[str, Callable[[Any], bool]] = {
     "nothing": lambda v: v is None,
     "flag": lambda v: isinstance(v, bool),
     "integer": _is_integer,
-    "number": lambda v: (isinstance(v, float) or _is_integer(v)) and math.isfinite(v),
+    "number": is_number,
     "name": lambda v: isinstance(v, str),
 }
 
@@ -63,6 +68,8 @@ def check_descriptor(options: dict[str, Any]) -> None:
 def check_fitting(options: dict[str, Any]) -> None:
     """Refuse values of the wrong kind among the fitting net's options, all of them."""
     _check("fitting_net", _FITTING, options)
+    if not isinstance(options["atom_ener"], list | tuple | None):
+        raise bad_value("fitting_net", "atom_ener", options["atom_ener"], "a list")
     for name in ("neuron", "numb_fparam", "numb_aparam", "dim_case_embd"):
         numbers = options[name] if name == "neuron" else [options[name]]
         if any(n < 0 for n in numbers):
@@ -75,10 +82,10 @@ def check_exclusions(pairs: Any, atoms: Any, ntypes: int) -> None:
     def are_types(value: Any) -> bool:
         return _accepts("integers", value) and all(0 <= t < ntypes for t in value)
 
-    listed = isinstance(pairs, list | tuple)
-    if not listed or not all(are_types(p) and len(p) == 2 for p in pairs):
+    listed = isinstance(pairs, list | tuple | None)
+    if not listed or not all(are_types(p) and len(p) == 2 for p in pairs or ()):
         raise bad_value("model", "pair_exclude_types", pairs, f"pairs below {ntypes}")
-    if not are_types(atoms):
+    if atoms is not None and not are_types(atoms):
         raise bad_value("model", "atom_exclude_types", atoms, f"types below {ntypes}")
 
 

@@ -3,7 +3,8 @@
 from typing import Any
 
 from .config import VirtualSpin
-from .options import bad_value
+from .option_checks import bad_value
+from .option_types import is_number
 
 __all__ = ["magnetic_types", "read_virtual_spin", "spin_scheme"]
 
@@ -52,7 +53,7 @@ def read_virtual_spin(params: dict[str, Any], type_map: tuple[str, ...]) -> Virt
     if len(scales) == sum(magnetic) != len(magnetic):
         given = iter(scales)
         scales = [next(given) if m else 0.0 for m in magnetic]
-    numbers = all(isinstance(s, int | float) for s in scales)
+    numbers = all(map(is_number, scales))
     if len(scales) != len(magnetic) or not numbers:
         raise bad_value("spin", "virtual_scale", stored, "a number, or one for each type")
     return VirtualSpin(
@@ -65,6 +66,6 @@ def read_virtual_spin(params: dict[str, Any], type_map: tuple[str, ...]) -> Virt
 
 def _max_neighbors(sel: Any) -> int:
     counts = sel if isinstance(sel, list | tuple) else [sel]
-    if not all(isinstance(n, int) and n > 0 for n in counts):
+    if not all(is_number(n) and isinstance(n, int) and n > 0 for n in counts):
         raise bad_value("descriptor", "sel", sel, "numbers of neighbours")
     return sum(counts)

@@ -174,7 +174,7 @@ for section_, option_, values_ in (
     ("descriptor", "rcut", ["6.0", None, 0.0, -1.0, float("nan"), float("inf"), True]),
     ("descriptor", "channels", ["16", 16.0, 0, -3, None, [16]]),
     ("descriptor", "edge_norm", ["false", 0, None]),
-    ("descriptor", "lmax", ["2", -1, None]),
+    ("descriptor", "lmax", ["2", -1, None, 1000]),
     ("descriptor", "radial_mlp", [0, None, ["a"], [-1]]),
     ("descriptor", "env_exp", [7, [7], [7, "5"]]),
     ("descriptor", "sandwich_norm", [True, [1, 0, 0, 1], [True]]),
@@ -188,7 +188,8 @@ for section_, option_, values_ in (
     ("fitting_net", "precision", ["bfloat16", None]),
     ("model", "pair_exclude_types", ["HH", [[0]], [[0, 9]], [[-1, 0]], [0, 1], 5]),
     ("model", "atom_exclude_types", [[6], [-1], ["H"], 3]),
-    ("model", "bridging_method", ["morse"]),
+    ("fitting_net", "atom_ener", [True, "1"]),
+    ("model", "bridging_method", ["morse", "", [], torch.ones(2)]),
 ):
     for value_ in values_:
         wrong_option(section_, option_, value_)
