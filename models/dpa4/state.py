@@ -12,14 +12,17 @@ _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _DESCRIPTOR = r"^atomic_model\.descriptor\."
 _FITTING = r"^atomic_model\.fitting_net\."
 
-# Index tables and constants that follow from the options and are rebuilt, buffers of
-# training statistics, and the version, which the configuration has read.
+# Index tables and constants that follow from the options and are rebuilt (some of them
+# only older files have), buffers of training statistics, and the version, which the
+# configuration has read.
 _NOT_NEEDED = re.compile(
     r"^min_nbor_dist$|^atomic_model\.(out_std|dens_force_rmsd)$|"
     + _DESCRIPTOR
-    + r"(version_tensor|mean|stddev|(wigner_calc|gie_zonal_wigner_calc|gie)\..*|"
-    r".*\.(expand_index|degree_index_m|m0_idx|pos_indices|neg_indices|"
-    r"kernel_compact_index|kernel_dense_index|rotate_inv_rescale_full))$"
+    + r"(version_tensor|mean|stddev|_empty_tensor|"
+    r"(wigner_calc|gie_zonal_wigner_calc|gie)\..*|"
+    r".*\.(expand_index|coeff_index_m|degree_index_(m|full)|m0_idx|(pos|neg)_indices|"
+    r"kernel_(compact|dense)_index|rotate_inv_rescale_full|"
+    r"projector\.(to|from)_grid_mat))$"
 )
 
 _RENAMED = [

@@ -179,7 +179,10 @@ def test_a_file_under_any_name(tmp_path):
         "atomic_model.out_std",
         "min_nbor_dist",
         "atomic_model.descriptor.mean",
+        "atomic_model.descriptor._empty_tensor",
         "atomic_model.descriptor.blocks.0.so2_conv.rotate_inv_rescale_full",
+        "atomic_model.descriptor.blocks.0.so2_conv.coeff_index_m",
+        "atomic_model.descriptor.blocks.0.ffns.0.act.projector.from_grid_mat",
     ],
 )
 def test_what_follows_from_the_options_may_be_there_or_not(tmp_path, unused):
