@@ -34,7 +34,7 @@ def linear_drift(times: np.ndarray, values: np.ndarray) -> Drift:
     Neighbouring samples of a trajectory are alike, so the textbook error is too small;
     averages over blocks longer than the correlation are independent. The fit is repeated
     with the averages over blocks of 1, 2, 3, ... samples while at least 6 blocks remain,
-    and the largest error counts: a little too large for independent samples, and too small
+    and the largest error counts: a little too large for independent samples, too small
     only where the correlation time exceeds a twentieth of the series. The idea is that of
     Flyvbjerg and Petersen, J. Chem. Phys. 91, 461 (1989), for a slope instead of a mean.
 

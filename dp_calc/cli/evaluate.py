@@ -111,14 +111,17 @@ def _evaluate(calc: "DP", frame: "Atoms") -> tuple["Atoms", str | None]:
         return evaluated, evaluated.info["error"]
     stored = {name: calc.results[name] for name in _STORED if name in calc.results}
     evaluated.calc = SinglePointCalculator(evaluated, **stored)
+    # ASE's container has no place for these two.
     evaluated.info["virial"] = calc.results["virial"]
+    if "magnetic_forces" in calc.results:
+        evaluated.arrays["magnetic_forces"] = calc.results["magnetic_forces"]
     return evaluated, None
 
 
 def _without_results(frame: "Atoms") -> "Atoms":
     """Copy without results of any earlier calculation, which would look like ours."""
     copy = frame.copy()
-    for name in (*_STORED, "virial", "error"):
+    for name in (*_STORED, "virial", "magnetic_forces", "error"):
         copy.info.pop(name, None)
         copy.arrays.pop(name, None)
     return copy

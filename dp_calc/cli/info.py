@@ -61,6 +61,8 @@ def model_fields(calc: "DP") -> list[tuple[str, str]]:
     ]
     if source.observed_types and set(source.observed_types) != set(calc.type_map):
         fields.insert(4, ("trained on", " ".join(source.observed_types)))
+    if calc.model.inputs:
+        fields.append(("also reads", ", ".join(i.name for i in calc.model.inputs)))
     return fields
 
 

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import ase.io
 import numpy as np
 import pytest
@@ -9,6 +11,8 @@ from ase.constraints import FixAtoms
 from dp_calc import DP
 from dp_calc.cli import evaluate
 from dp_calc.data import water_model
+
+DATA = Path(__file__).parents[1] / "data"
 
 
 def _molecule(seed=0):
@@ -100,6 +104,22 @@ def test_output_holds_every_result_for_ase_to_read(run, structures, tmp_path):
         assert stored.positions == pytest.approx(atoms.positions, abs=1e-8)
         assert (stored.pbc == atoms.pbc).all()
         assert stored.get_momenta() == pytest.approx(atoms.get_momenta(), abs=1e-8)
+
+
+def test_magnetic_forces_of_a_spin_model_are_stored(dp_calc, structures, tmp_path):
+    model, output = DATA / "deepspin.pt", tmp_path / "out.extxyz"
+    calc = DP(model, device="cpu")
+    atoms = Atoms([calc.type_map[0]] * 2, positions=[[0, 0, 0], [0.5, 1.1, 1.7]])
+    atoms.arrays["spin"] = np.array([[0.1, 0.7, 1.2], [-0.9, 0.4, 0.3]])
+    path = structures(atoms, name="in.extxyz")
+    status, _, err = dp_calc("evaluate", path, "-m", model, "-o", output)
+    assert status == 0, err
+    calc.calculate(atoms)
+    expected = calc.results["magnetic_forces"]
+    assert np.abs(expected).max() > 1e-6
+    assert ase.io.read(output).arrays["magnetic_forces"] == pytest.approx(
+        expected, abs=1e-5
+    )
 
 
 def test_failing_frame_is_told_and_the_others_are_kept(run, structures, tmp_path):

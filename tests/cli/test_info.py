@@ -28,6 +28,12 @@ def test_older_format_version(dp_calc):
     assert "version        1\n" in out
 
 
+def test_further_inputs_are_named(dp_calc):
+    assert "also reads" not in dp_calc("info", water_model())[1]
+    _, out, _ = dp_calc("info", DATA / "deepspin.pt")
+    assert "also reads     spin\n" in out
+
+
 @pytest.fixture
 def two_branches(tmp_path):
     """Multi-task file with the bundled model under two names."""
