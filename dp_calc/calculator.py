@@ -1,7 +1,6 @@
 """The ASE calculator: convert, evaluate, copy out."""
 
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,14 @@ from ase.calculators.calculator import (
     all_changes,
 )
 from ase.outputs import Properties, all_outputs
-from torch import nn
+from torch import Tensor, nn
 
-from .engine import Engine, Outputs
-from .neighbors import EdgeBuilder
+from .engine import Engine
 from .placement import open_model
+from .reading import Reader
+from .results import collect_results, stress_from_virial
 from .settings import Settings
-from .structure import Structure, element_types, why_no_stress
+from .structure import why_no_stress
 
 __all__ = ["DP"]
 
@@ -39,11 +39,29 @@ class DP(Calculator):
     ``stress`` (6,)                     eV/Å³  ``-(virial + virial.T) / 2 / volume``,
                                                tension positive, xx yy zz yz xz xy
     ``stresses`` (N, 6)                 eV/Å³  on request; sum to ``stress``
+    ``magnetic_forces`` (N, 3)          eV     ``-dE/dspin``, per unit of spin; only of
+                                               models that read spins
     ==================================  =====  ====================================
 
     Each axis is periodic or open as ``atoms.pbc`` says; cell vectors of open axes take no
     part in the energy. Stress exists for cells with a volume and at least one periodic
     axis, and is divided by the volume of the cell as given.
+
+    Some models read more than the geometry; ``model.inputs`` lists what. It comes with
+    the structure, and any change of it, also in place, leads to a new evaluation:
+
+    * the state of charge and spin: ``atoms.info["charge"]``, the total charge, and
+      ``atoms.info["spin"]``, the spin multiplicity 2S + 1; or both as the pair
+      ``atoms.info["charge_spin"]``, whose second number is the row of the model's spin
+      table. DeePMD-kit counts rows by multiplicity, so both forms mean the same; a model
+      trained with another count takes it as ``charge_spin``;
+    * a spin vector for each atom, in the model's unit: ``atoms.arrays["spin"]``, (N, 3);
+    * frame parameters: ``atoms.info["fparam"]``, (n,);
+    * atomic parameters: ``aparam`` in ``atoms.info`` or ``atoms.arrays``, (N, m), or (m,)
+      for all atoms alike.
+
+    What a model does not read causes a warning, once. ASE's initial charges and magnetic
+    moments are never read.
 
     Args:
         model: path of a checkpoint, or a model from ``load_model``.
@@ -78,6 +96,8 @@ class DP(Calculator):
         "stresses",
     ]
 
+    ignored_changes = {"initial_charges", "initial_magmoms"}  # noqa: RUF012 (as ASE has it)
+
     def __init__(
         self,
         model: str | Path | nn.Module,
@@ -97,17 +117,15 @@ class DP(Calculator):
         self.type_map = list(self.model.type_map)
         self.rcut = self.model.rcut
         self.device = self.model.device
-        self._types = element_types(self.model.type_map, type_dict)
-        self._edges = EdgeBuilder(
-            self.rcut,
-            self.model.shortest_distance,
-            self.device,
-            nlist_backend,
-            neighbor_list,
-        )
+        self._reader = Reader(self.model, type_dict, nlist_backend, neighbor_list)
+        if "spin" in self._reader.inputs.names:
+            self.implemented_properties = [
+                *self.implemented_properties,
+                "magnetic_forces",
+            ]
         self._engine = Engine(self.model, self.settings)
+        self._conditions: dict[str, Tensor] = {}
         self._atomic_virials: np.ndarray | None = None
-        self._has_warned = False
 
     def calculate(
         self,
@@ -131,9 +149,7 @@ class DP(Calculator):
             PropertyNotImplementedError: a stress was asked for where there is none. All
                 other results are there.
         """
-        atoms = self.atoms if atoms is None else atoms
-        if atoms is None:
-            raise ValueError("there is no structure to calculate; give atoms")
+        atoms = self._given(atoms)
         if system_changes or not self.results or self.check_state(atoms):
             self._evaluate(atoms)
         if "stress" in properties or "stresses" in properties:
@@ -141,34 +157,58 @@ class DP(Calculator):
             if reason:
                 raise PropertyNotImplementedError(reason)
         if "stresses" in properties:
-            self.results["stresses"] = _stress(self._atomic_virials, atoms)
+            self.results["stresses"] = stress_from_virial(self._atomic_virials, atoms)
+
+    def check_state(self, atoms: Atoms, tol: float = 1e-15) -> list[str]:
+        """List what changed since the last calculation, further inputs included."""
+        changed = super().check_state(atoms, tol)
+        return changed + self._reader.inputs.changes(atoms, self._conditions)
+
+    def get_descriptors(self, atoms: Atoms | None = None) -> np.ndarray:
+        """What the model knows about the environment of each atom.
+
+        Args:
+            atoms: the structure; None is the one of the last calculation. Neither the
+                results of that nor its structure change.
+
+        Returns:
+            (N, C), float64: the descriptor, which the fitting net gets.
+
+        Raises:
+            ValueError: the structure cannot be evaluated; the message says why.
+            FloatingPointError: the model gave an infinite value or none.
+        """
+        return self._embed(self.model.descriptors, atoms)
+
+    def get_last_hidden(self, atoms: Atoms | None = None) -> np.ndarray:
+        """Last hidden layer of the fitting net, (N, W); see :meth:`get_descriptors`."""
+        return self._embed(self.model.last_hidden, atoms)
+
+    def _embed(self, function: Callable[..., Tensor], atoms: Atoms | None) -> np.ndarray:
+        with torch.inference_mode(False), torch.no_grad():
+            system = self._reader.read(self._given(atoms))
+            values = function(system.types, system.edges, system.conditions)
+        if not values.isfinite().all():
+            raise FloatingPointError("the model gave values that are not finite")
+        return np.array(values.cpu(), dtype=np.float64)
+
+    def _given(self, atoms: Atoms | None) -> Atoms:
+        atoms = self.atoms if atoms is None else atoms
+        if atoms is None:
+            raise ValueError("there is no structure to calculate; give atoms")
+        return atoms
 
     def _evaluate(self, atoms: Atoms) -> None:
         # An error below must leave no results of an earlier structure behind.
         self.reset()
         # The backward pass keeps its inputs, which it may not within inference mode.
         with torch.inference_mode(False):
-            structure = Structure.from_atoms(atoms, self._types)
-            self._warn_unobserved(structure)
-            edges = self._edges.build(structure)
-            outputs = self._engine.evaluate(structure.types.to(self.device), edges)
+            system = self._reader.read(atoms)
+            outputs = self._engine.evaluate(system.types, system.edges, system.conditions)
         self.atoms = atoms.copy()
-        self.results = _results(outputs, atoms)
+        self.results = collect_results(outputs, atoms)
+        self._conditions = system.conditions
         self._atomic_virials = outputs.atomic_virials.cpu().numpy()
-
-    def _warn_unobserved(self, structure: Structure) -> None:
-        source = getattr(self.model, "source", None)
-        if self._has_warned or source is None or source.observed_types is None:
-            return
-        present = {self.type_map[t] for t in structure.types.unique().tolist()}
-        unseen = sorted(present - set(source.observed_types))
-        if unseen:
-            self._has_warned = True
-            warnings.warn(
-                f"the model was never trained on {', '.join(unseen)}; results for it are "
-                "not to be trusted",
-                stacklevel=2,
-            )
 
     def set(self, **keywords: Any) -> dict:
         """Refuse changes: a calculator is what it was made as.
@@ -193,23 +233,3 @@ class DP(Calculator):
             f"DP({self.rcut:g} Å cutoff, {len(self.type_map)} elements: "
             f"{' '.join(self.type_map)}; {precision} on {self.device})"
         )
-
-
-def _results(outputs: Outputs, atoms: Atoms) -> dict[str, Any]:
-    energy = outputs.energy.item()
-    results = {
-        "energy": energy,
-        "free_energy": energy,
-        "energies": outputs.energies.cpu().numpy(),
-        "forces": outputs.forces.cpu().numpy(),
-        "virial": outputs.virial.cpu().numpy(),
-    }
-    if why_no_stress(atoms) is None:
-        results["stress"] = _stress(results["virial"], atoms)
-    return results
-
-
-def _stress(virial: np.ndarray, atoms: Atoms) -> np.ndarray:
-    """Stress in ASE's sign and Voigt order from virials, (..., 3, 3) -> (..., 6)."""
-    symmetric = (virial + np.swapaxes(virial, -1, -2)) / 2
-    return -symmetric[..., [0, 1, 2, 1, 0, 0], [0, 1, 2, 2, 2, 1]] / atoms.get_volume()

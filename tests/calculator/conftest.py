@@ -22,6 +22,7 @@ class PairModel(nn.Module):
     """Morse pairs that go smoothly to zero at the cutoff; same interface as any model."""
 
     type_map = TYPE_MAP
+    inputs = ()
     rcut = RCUT
     shortest_distance = 1e-3
     dtype = torch.float64

@@ -73,6 +73,7 @@ class Anisotropic(torch.nn.Module):
     """Half of ``vec·M·vec`` per edge: not rotation invariant, so the virial is askew."""
 
     type_map = ("H",)
+    inputs = ()
     rcut = 3.0
     shortest_distance = 0.0
     dtype = torch.float64

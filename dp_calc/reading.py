@@ -1,0 +1,103 @@
+"""From ``Atoms`` to everything a model takes, with the warnings that are due."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ase import Atoms
+from torch import Tensor, nn
+
+from .inputs import ModelInputs
+from .models import EdgeList
+from .neighbors import EdgeBuilder
+from .structure import Structure, element_types
+
+__all__ = ["Reader", "System"]
+
+
+@dataclass(frozen=True)
+class System:
+    """Arguments of a model for one structure, on its device.
+
+    Attributes:
+        types: index into the model's ``type_map``, (N,), int64.
+        edges: all pairs within its cutoff.
+        conditions: its further inputs by name, float64.
+    """
+
+    types: Tensor
+    edges: EdgeList
+    conditions: dict[str, Tensor]
+
+
+class Reader:
+    """Reads structures for one model. It warns of each thing once.
+
+    Args:
+        model: what the structures are read for.
+        type_dict: type index of each element, if not as in the model's type map.
+        nlist_backend: what finds the pairs, see ``choose_search``.
+        neighbor_list: an ASE neighbour-list object to find them with instead.
+
+    Raises:
+        TypeError: ``neighbor_list`` is no ASE neighbour list.
+        ValueError: an argument cannot be honoured; the message says why.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        type_dict: Mapping[str, int] | None,
+        nlist_backend: str,
+        neighbor_list: object | None,
+    ):
+        self.inputs = ModelInputs(model.inputs)
+        self._model = model
+        self._types = element_types(model.type_map, type_dict)
+        self._edges = EdgeBuilder(
+            model.rcut,
+            model.shortest_distance,
+            model.device,
+            nlist_backend,
+            neighbor_list,
+        )
+        self._warned: set[str] = set()
+
+    def read(self, atoms: Atoms) -> System:
+        """Check a structure and copy it.
+
+        Raises:
+            ValueError: it cannot be evaluated; the message says why.
+        """
+        structure = Structure.from_atoms(atoms, self._types)
+        conditions = self.inputs.read(atoms)
+        edges = self._edges.build(structure)
+        self._warn_unobserved(structure)
+        self._warn_unread(atoms)
+        device = self._model.device
+        conditions = {name: value.to(device) for name, value in conditions.items()}
+        return System(structure.types.to(device), edges, conditions)
+
+    def _warn_unobserved(self, structure: Structure) -> None:
+        source = getattr(self._model, "source", None)
+        if source is None or source.observed_types is None:
+            return
+        type_map = self._model.type_map
+        present = {type_map[t] for t in structure.types.unique().tolist()}
+        unseen = self._not_warned_of(sorted(present - set(source.observed_types)))
+        if unseen:
+            warnings.warn(
+                f"the model was never trained on {', '.join(unseen)}; results for it are "
+                "not to be trusted",
+                stacklevel=2,
+            )
+
+    def _warn_unread(self, atoms: Atoms) -> None:
+        unread = self._not_warned_of(self.inputs.unread(atoms))
+        if unread:
+            warnings.warn(f"this model does not read {', '.join(unread)}", stacklevel=2)
+
+    def _not_warned_of(self, names: Sequence[str]) -> list[str]:
+        new = [name for name in names if name not in self._warned]
+        self._warned.update(new)
+        return new
