@@ -15,7 +15,10 @@ from torch import Tensor
 from .file_kind import why_not_pytorch
 from .lora import fold_adapters
 
-__all__ = ["Checkpoint", "read_checkpoint"]
+__all__ = ["FORMAT", "FORMAT_KEY", "Checkpoint", "read_checkpoint"]
+
+FORMAT_KEY, FORMAT = "dp_calc_format", 1
+"""Entry that tells files of this package from training checkpoints, and its value."""
 
 # Parts of tensor names that only the exporting PyTorch backend writes.
 _EXPORTABLE_DIALECT = re.compile(
@@ -33,6 +36,7 @@ class Checkpoint:
         branches: names of all branches; ``("Default",)`` in a single-task file.
         params: the branch's model options as stored.
         tensors: its tensors on the CPU; names relative to the branch.
+        own_format: whether this package wrote the file, with names of its own modules.
     """
 
     path: Path
@@ -40,6 +44,7 @@ class Checkpoint:
     branches: tuple[str, ...]
     params: dict[str, Any]
     tensors: dict[str, Tensor]
+    own_format: bool = False
 
     @property
     def descriptor_type(self) -> str | None:
@@ -68,14 +73,15 @@ def read_checkpoint(path: str | Path, head: str | None = None) -> Checkpoint:
         ValueError: it is not a training checkpoint, or has no such branch.
     """
     path = Path(path).resolve()
-    state, params = _state_and_params(_load(path), path)
+    content = _load(path)
+    own_format = _is_own_format(content, path)
+    state, params = _state_and_params(content, path)
     branches = _branches(params, path)
     name = _select_branch(branches, head, path)
     tensors = _tensors_of_branch(state, name, branches, path)
     _check_options(branches[name], path)
-    return Checkpoint(
-        path, name, tuple(branches), branches[name], fold_adapters(tensors, str(path))
-    )
+    tensors = fold_adapters(tensors, str(path))
+    return Checkpoint(path, name, tuple(branches), branches[name], tensors, own_format)
 
 
 def _load(path: Path) -> Any:
@@ -104,6 +110,18 @@ def _why_refused(error: str) -> str:
     return (
         f"it would import {found[1]}, so it was not opened and nothing in it was run; "
         "give a DeePMD-kit training checkpoint (.pt)"
+    )
+
+
+def _is_own_format(content: Any, path: Path) -> bool:
+    if not isinstance(content, dict) or FORMAT_KEY not in content:
+        return False
+    stored = content[FORMAT_KEY]
+    if type(stored) is int and stored == FORMAT:
+        return True
+    raise ValueError(
+        f"{path} has the format {str(stored)[:20]!r} of this package, but this version "
+        f"reads only {FORMAT}; update dp-calc, or compress the model again"
     )
 
 

@@ -28,6 +28,7 @@ class ModelSource:
         version: version of the descriptor's format.
         n_parameters: trained numbers in the model.
         options: descriptor options as the file states them.
+        params: all options of the branch, as they are stored.
         observed_types: elements that were in the training data, if the file says so.
     """
 
@@ -38,6 +39,7 @@ class ModelSource:
     version: float
     n_parameters: int
     options: dict
+    params: dict
     observed_types: tuple[str, ...] | None
 
 
@@ -47,10 +49,11 @@ def load_model(
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
 ) -> nn.Module:
-    """Load a model from a DeePMD-kit training checkpoint.
+    """Load a model from a training checkpoint, or from a file of ``dp-calc compress``.
 
     Args:
-        path: the ``.pt`` file, or the name of a released model; see ``hub.resolve``.
+        path: the ``.pt`` file of DeePMD-kit or of this package, or the name of a released
+            model; see ``hub.resolve``.
         head: branch of a multi-task file; see ``read_checkpoint``.
         device: where to put it; the CPU if not given.
         dtype: float32 or float64; the checkpoint's own if not given.
@@ -96,5 +99,6 @@ def _source(model: nn.Module, checkpoint: Checkpoint) -> ModelSource:
         version=model.version,
         n_parameters=sum(p.numel() for p in model.parameters()),
         options=dict(dpa4.plain_form(checkpoint.params)["descriptor"]),
+        params=checkpoint.params,
         observed_types=tuple(observed) if observed else None,
     )

@@ -4,6 +4,7 @@ import torch
 
 from ..checkpoint import Checkpoint
 from ..errors import UnsupportedOptionError
+from .archive import put_tables
 from .environment import Environment
 from .model import ClassicModel
 from .options import descriptor_kind, read_model
@@ -35,8 +36,10 @@ def build(checkpoint: Checkpoint, dtype: torch.dtype | None) -> ClassicModel:
             "model"
         )
     config = read_model(checkpoint.params)
-    model = ClassicModel(config)
-    load_state(model, config.descriptor, checkpoint.tensors, str(checkpoint.path))
+    model, tensors = ClassicModel(config), checkpoint.tensors
+    if checkpoint.own_format:
+        tensors = put_tables(model, tensors, str(checkpoint.path))
+    load_state(model, config.descriptor, tensors, str(checkpoint.path))
     model.min_nbor_dist = _min_nbor_dist(checkpoint)
     _check_absent_rows(model.descriptor.environment)
     # The two energy biases are buffers of the model itself and stay float64.

@@ -11,9 +11,10 @@ from .model import ClassicModel
 from .networks import EmbeddingNet
 from .tabulated import StoredGate, TabulatedEmbedding
 
-__all__ = ["compress"]
+__all__ = ["TWO_SIDED", "compress", "is_compressed"]
 
-_TWO_SIDED = ("se_e3", "se_e3_tebd")
+TWO_SIDED = ("se_e3", "se_e3_tebd")
+"""Kinds whose embedding nets take inner products, which may be negative."""
 
 
 def compress(
@@ -49,7 +50,7 @@ def compress(
     """
     _check(model)
     shortest = _shortest(model, min_nbor_dist)
-    factor = 10 if model.architecture in _TWO_SIDED else 1
+    factor = 10 if model.architecture in TWO_SIDED else 1
     coarse_stride = 10 * stride if coarse_stride is None else coarse_stride
     compressed = copy.deepcopy(model)
     embeddings = compressed.descriptor.embeddings
@@ -61,12 +62,20 @@ def compress(
             upper * extrapolate,
             stride * factor,
             coarse_stride * factor,
-            two_sided=model.architecture in _TWO_SIDED,
+            two_sided=model.architecture in TWO_SIDED,
         )
         embeddings[number] = _tabulated(net, domain, kernels)
     if hasattr(compressed.descriptor, "gate"):
         compressed.descriptor.gate = _stored_gate(compressed.descriptor)
     return compressed
+
+
+def is_compressed(model: nn.Module) -> bool:
+    """Whether the embedding nets of a model have been replaced by tables."""
+    return isinstance(model, ClassicModel) and any(
+        isinstance(embedding, TabulatedEmbedding)
+        for embedding in model.descriptor.embeddings.values()
+    )
 
 
 def _check(model: nn.Module) -> None:
@@ -75,9 +84,9 @@ def _check(model: nn.Module) -> None:
             f"a {getattr(model, 'architecture', type(model).__name__)} model has no "
             "embedding nets that tables could replace; run it as it is"
         )
-    nets = model.descriptor.embeddings.values()
-    if any(isinstance(net, TabulatedEmbedding) for net in nets):
+    if is_compressed(model):
         raise ValueError("the model is compressed already")
+    nets = model.descriptor.embeddings.values()
     if not all(isinstance(net, EmbeddingNet) for net in nets):
         raise ValueError(
             "the embedding net of this model reads type vectors beside the distance "
@@ -111,7 +120,7 @@ def _argument_range(
         centre = number % c.ntypes
         mean, stddev = mean[centre], stddev[centre]
     peak = switch(torch.tensor(shortest).double(), c.rcut_smth, c.rcut).item() / shortest
-    if model.architecture in _TWO_SIDED:
+    if model.architecture in TWO_SIDED:
         return tabulate.two_sided_range(stddev, peak)
     return tabulate.one_sided_range(mean, stddev, peak)
 
