@@ -42,7 +42,8 @@ def test_every_file_gets_one_sentence(name, tmp_path, recwarn):
     # No other error is shown before or after it.
     assert error.__cause__ is None
     assert error.__context__ is None or error.__suppress_context__
-    assert not recwarn.list
+    # PyTorch 2.11 warns of every sparse tensor.
+    assert not [w for w in recwarn if "Sparse invariant" not in str(w.message)]
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if "runs_code" in name])
