@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from .backward import Backward, choose_backward
 from .models import EdgeList
 from .settings import Settings
 
@@ -52,6 +54,7 @@ class Engine:
     def __init__(self, model: nn.Module, settings: Settings):
         self.model = model
         self.settings = settings
+        self.backward: Backward | None = None  # choice for the last structure
 
     def evaluate(
         self,
@@ -76,11 +79,18 @@ class Engine:
             conditions["spin"] = conditions["spin"].detach().requires_grad_()
             leaves.append(conditions["spin"])
         with torch.enable_grad():
-            energies = self.model(types, edges, conditions)
+            energies = self.model(types, edges, conditions, **self._how(edges))
             gradients = _gradients(energies.sum(), leaves)
         outputs = _assemble(energies.detach(), edges, *gradients)
         _refuse_non_finite(outputs, self.model, types)
         return outputs
+
+    def _how(self, edges: EdgeList) -> dict[str, Any]:
+        """Keywords of the model that say what is kept for the backward pass."""
+        self.backward = choose_backward(self.model, self.settings, edges)
+        if self.backward.name == "native":
+            return {}
+        return {"executor": self.backward.executor(self.model, self.settings)}
 
 
 def _gradients(energy: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:

@@ -17,12 +17,18 @@ class Settings:
     Attributes:
         kernels: what runs the arithmetic: ``"auto"`` (the fastest that gives the right
             numbers here) or ``"torch"`` (plain PyTorch).
+        backward: what is kept for the forces: ``"native"`` (all activations of all edges,
+            fastest), ``"stream"`` (node tensors only, cohorts of edges are evaluated
+            again; memory grows with atoms) or ``"auto"`` (native where it fits).
+        cohort_edges: edges in a cohort of the streaming backward, a multiple of 16.
 
     Raises:
         ValueError: a value that the field does not take, or that cannot be honoured.
     """
 
     kernels: str = "auto"
+    backward: str = "auto"
+    cohort_edges: int = 8192
 
     def __post_init__(self):
         for field in fields(self):
@@ -58,14 +64,25 @@ class Settings:
         return f"Plain PyTorch{where}, {why}."
 
 
-_CHOICES: dict[str, tuple[str, ...]] = {"kernels": ("auto", "torch")}
-"""Accepted values of each field."""
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "kernels": ("auto", "torch"),
+    "backward": ("auto", "native", "stream"),
+}
+"""Accepted values of the fields that take names."""
 
-_REFUSED: dict[tuple[str, str], str] = {("kernels", "triton"): _NO_KERNEL}
+_REFUSED: dict[tuple[str, str], str] = {
+    ("kernels", "triton"): _NO_KERNEL,
+    ("backward", "cohort"): _NO_KERNEL,
+}
 """Values that deserve a reason of their own."""
 
 
 def _check(name: str, value: Any) -> None:
+    if name == "cohort_edges":
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if not whole or value < 16 or value % 16:
+            raise ValueError(f"{name} must be a positive multiple of 16, not {value!r}")
+        return
     choices = _CHOICES[name]
     if value in choices:
         return

@@ -82,7 +82,7 @@ class Cohort:
 
     @cached_property
     def by_source(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Distinct sources (U,), order of the slots by source, start of each run (U + 1,)."""
+        """Distinct sources (U,), slots ordered by source, start of each run (U + 1,)."""
         order = torch.argsort(self.src, stable=True)
         sources, counts = torch.unique_consecutive(self.src[order], return_counts=True)
         start = torch.cat([counts.new_zeros(1), counts.cumsum(0)])

@@ -6,16 +6,14 @@ atoms, not with edges times layers. First derivatives only: asking for more is a
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
-from torch.nn.functional import pad
 
 from .cohorts import Cohort, CohortLayout
 from .edges import EdgeList
 from .execution import EdgeFunction, EdgeView
-from .runners import Runner
 
 __all__ = ["StreamExecutor"]
 
@@ -29,7 +27,6 @@ class StreamExecutor:
         cohorts: from ``make_cohorts(edges, ...)``.
         chunk: atoms at a time.
         far: length in Å of the vectors of padding slots, beyond the cutoff.
-        runner: runs the pieces.
     """
 
     def __init__(
@@ -39,29 +36,28 @@ class StreamExecutor:
         cohorts: list[Cohort],
         chunk: int,
         far: float,
-        runner: Runner,
     ):
-        self.cohorts, self.chunk, self.runner = cohorts, chunk, runner
+        self.cohorts, self.chunk = cohorts, chunk
         self.source_gate: Tensor | None = None
         self._view = view
+        self._n_atoms = edges.n_atoms
         padding = edges.vec.new_tensor([[0.0, 0.0, far]])
         self._vec = torch.cat([edges.vec, padding])
-        self._n_atoms = edges.n_atoms
 
     def over_edges(
         self, function: EdgeFunction, src: Sequence[Tensor], dst: Sequence[Tensor]
     ) -> tuple[Tensor, ...]:
         """See ``Executor``."""
+        piece = EdgePiece(function, self._view, len(src), self.source_gate is not None)
         gate = [] if self.source_gate is None else [self.source_gate]
-        piece = EdgePiece(function, self._view, len(src), bool(gate))
-        sums = (piece, self.runner, self.cohorts, self._n_atoms)
-        return _OverEdges.apply(sums, self._vec, *src, *gate, *dst)
+        tensors = (*src, *gate, *dst)
+        return _OverEdges.apply(piece, self.cohorts, self._n_atoms, self._vec, *tensors)
 
     def over_nodes(
         self, function: Callable[..., tuple[Tensor, ...]], *tensors: Tensor
     ) -> tuple[Tensor, ...]:
         """See ``Executor``."""
-        return _OverNodes.apply((function, self.runner, self.chunk), *tensors)
+        return _OverNodes.apply(function, self.chunk, *tensors)
 
 
 class EdgePiece:
@@ -72,16 +68,9 @@ class EdgePiece:
     """
 
     def __init__(self, function: EdgeFunction, view, n_src: int, gated: bool):
-        self._identity = (function, view, n_src, gated)
         self.function, self.view = function, view
         self.n_src, self.gated = n_src, gated
         self.n_at_src = n_src + gated
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, EdgePiece) and self._identity == other._identity
-
-    def __hash__(self) -> int:
-        return hash(self._identity)
 
     def __call__(self, tile_row: Tensor, real: Tensor, vec: Tensor, *tensors: Tensor):
         layout = CohortLayout(tile_row, real)
@@ -94,43 +83,40 @@ class EdgePiece:
 
 class _OverEdges(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, sums, vec, *tensors):
-        ctx.sums = piece, runner, cohorts, n_atoms = sums
+    def forward(ctx, piece: EdgePiece, cohorts, n_atoms, vec, *tensors):
+        ctx.piece, ctx.cohorts, ctx.n_atoms = piece, cohorts, n_atoms
         ctx.save_for_backward(vec, *tensors)
         totals = None
         for cohort in cohorts:
-            inputs = _inputs(piece, cohort, vec, tensors)
-            rows = runner.run(piece, (cohort.tile_row, cohort.real), inputs)
+            sums = piece(
+                cohort.tile_row, cohort.real, *_inputs(piece, cohort, vec, tensors)
+            )
             if totals is None:  # one row more, for the padding
-                totals = [x.new_zeros(n_atoms + 1, *x.shape[1:]) for x in rows]
-            for total, part in zip(totals, rows, strict=True):
-                total.index_copy_(0, cohort.atoms, part)
+                totals = [x.new_zeros(n_atoms + 1, *x.shape[1:]) for x in sums]
+            for total, rows in zip(totals, sums, strict=True):
+                total.index_copy_(0, cohort.atoms, rows)
         return tuple(total[:-1] for total in totals)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, *grads):
-        piece, runner, cohorts, n_atoms = ctx.sums
-        vec, *tensors = ctx.saved_tensors
+        _refuse_second_derivatives()
+        piece, (vec, *tensors) = ctx.piece, ctx.saved_tensors
+        n_src = piece.n_at_src
         grads = [torch.cat([g, g.new_zeros(1, *g.shape[1:])]) for g in grads]
         of_vec = torch.zeros_like(vec)
-        totals = [x.new_zeros(n_atoms + 1, *x.shape[1:]) for x in tensors]
-        for cohort in cohorts:
+        totals = [x.new_zeros(ctx.n_atoms + 1, *x.shape[1:]) for x in tensors]
+        for cohort in ctx.cohorts:
             inputs = _inputs(piece, cohort, vec, tensors)
             rows = [g.index_select(0, cohort.atoms) for g in grads]
-            fixed = (cohort.tile_row, cohort.real)
-            vec_part, *parts = runner.differentiate(piece, fixed, inputs, rows)
+            fixed = partial(piece, cohort.tile_row, cohort.real)
+            vec_part, *parts = _differentiate(fixed, inputs, rows)
             of_vec.index_copy_(0, cohort.edge, vec_part)
-            for total, part in zip(
-                totals[: piece.n_at_src], parts[: piece.n_at_src], strict=True
-            ):
+            for total, part in zip(totals[:n_src], parts[:n_src], strict=True):
                 cohort.add_at_src(total, part)
-            for total, part in zip(
-                totals[piece.n_at_src :], parts[piece.n_at_src :], strict=True
-            ):
+            for total, part in zip(totals[n_src:], parts[n_src:], strict=True):
                 total.index_copy_(0, cohort.atoms, part)
         of_vec[-1] = 0  # the padding slots wrote there
-        return None, of_vec, *(total[:-1] for total in totals)
+        return None, None, None, of_vec, *(total[:-1] for total in totals)
 
 
 def _inputs(piece: EdgePiece, cohort: Cohort, vec: Tensor, tensors) -> list[Tensor]:
@@ -146,34 +132,41 @@ def _inputs(piece: EdgePiece, cohort: Cohort, vec: Tensor, tensors) -> list[Tens
 
 class _OverNodes(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, run, *tensors):
-        ctx.run = function, runner, chunk = run
+    def forward(ctx, function, chunk, *tensors):
+        ctx.function, ctx.chunk = function, chunk
         ctx.save_for_backward(*tensors)
-        parts = [runner.run(function, (), x) for x in _chunks(tensors, chunk, runner)]
-        return _join(parts, len(tensors[0]))
+        results = [function(*part) for part in _chunks(tensors, chunk)]
+        return tuple(torch.cat(parts) for parts in zip(*results, strict=True))
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, *grads):
-        function, runner, chunk = ctx.run
-        inputs = _chunks(ctx.saved_tensors, chunk, runner)
-        rows = _chunks(grads, chunk, runner)
+        _refuse_second_derivatives()
+        inputs = _chunks(ctx.saved_tensors, ctx.chunk)
         parts = [
-            runner.differentiate(function, (), x, g)
-            for x, g in zip(inputs, rows, strict=True)
+            _differentiate(ctx.function, part, rows)
+            for part, rows in zip(inputs, _chunks(grads, ctx.chunk), strict=True)
         ]
-        return None, *_join(parts, len(grads[0]))
+        return None, None, *(torch.cat(x) for x in zip(*parts, strict=True))
 
 
-def _chunks(tensors: Sequence[Tensor], size: int, runner: Runner) -> list[list[Tensor]]:
-    """Split all tensors along their atoms; padded to ``size`` where the runner asks."""
-    chunks = [list(part) for part in zip(*(x.split(size) for x in tensors), strict=True)]
-    missing = size - len(chunks[-1][0])
-    if runner.pads_chunks and missing:
-        widths = ((0, 0) * (x.ndim - 1) + (0, missing) for x in chunks[-1])
-        chunks[-1] = [pad(x, w) for x, w in zip(chunks[-1], widths, strict=True)]
-    return chunks
+def _chunks(tensors: Sequence[Tensor], size: int) -> list[tuple[Tensor, ...]]:
+    return list(zip(*(x.split(size) for x in tensors), strict=True))
 
 
-def _join(parts: list[tuple[Tensor, ...]], n_atoms: int) -> tuple[Tensor, ...]:
-    return tuple(torch.cat(x)[:n_atoms] for x in zip(*parts, strict=True))
+def _refuse_second_derivatives() -> None:
+    """Raise where a graph of the backward pass is asked for, which would be cut."""
+    if torch.is_grad_enabled():
+        raise RuntimeError(
+            "the streaming backward gives first derivatives only; evaluate the model "
+            "without an executor for higher ones"
+        )
+
+
+def _differentiate(function, inputs: Sequence[Tensor], grads) -> tuple[Tensor, ...]:
+    """Run ``function`` again and take its gradients with respect to all inputs."""
+    with torch.enable_grad():
+        leaves = [x.detach().requires_grad_() for x in inputs]
+        results = function(*leaves)
+        return torch.autograd.grad(
+            results, leaves, grads, allow_unused=True, materialize_grads=True
+        )

@@ -126,6 +126,18 @@ class DescriptorConfig:
         """Whether the messages of this block are products of 3 x 3 matrices."""
         return self.edge_cartesian and self.lmax in (1, 2)
 
+    @property
+    def saved_per_edge(self) -> int:
+        """Numbers that the backward pass of a block keeps for each edge, about.
+
+        Rotated, mixed and weighted features of every layer at the hidden width.
+        """
+        rows = sum((2 if m else 1) * (self.lmax - m + 1) for m in range(self.mmax + 1))
+        layers = max(self.mixing_layers - 1, 0) * (2 * rows + self.lmax)
+        streams = 2 * rows if self.n_focus > 1 else 0
+        packed = (self.lmax + 1) ** 2
+        return self.hidden_channels * (3 * packed + 2 * rows + layers + streams + 2)
+
     def for_block(self, index: int) -> "DescriptorConfig":
         """The options with the degrees of one block."""
         lmax, mmax = self.schedule[index]

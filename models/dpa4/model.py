@@ -64,6 +64,13 @@ class DPA4Model(nn.Module):
         return self.descriptor.dtype
 
     @property
+    def bytes_per_edge(self) -> int:
+        """Memory that a backward pass over all edges at once keeps for each, about."""
+        config = self.config.descriptor
+        blocks = (config.for_block(i) for i in range(len(config.schedule)))
+        return self.dtype.itemsize * sum(c.saved_per_edge for c in blocks)
+
+    @property
     def device(self) -> torch.device:
         """Where the weights are and the inputs must be."""
         return self.out_bias.device

@@ -1,0 +1,80 @@
+"""What is kept for the backward pass: everything, or node tensors only."""
+
+import os
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from .models import EdgeList, StreamExecutor, make_cohorts
+from .settings import Settings
+
+__all__ = ["Backward", "choose_backward"]
+
+_CHUNK = 256
+"""Atoms at a time in the streaming backward; a Neo-sized model needs about 1 MB each."""
+
+_USABLE = 0.5
+"""Share of the device's memory that ``auto`` lets the native backward fill. Of all of it,
+not of what happens to be free: the choice, and so the last bit of a result, must not
+depend on what else runs."""
+
+
+@dataclass(frozen=True)
+class Backward:
+    """A choice and its reason, as ``Settings.describe`` shows it.
+
+    Attributes:
+        name: ``"native"`` or ``"stream"``.
+        why: the reason, a clause that follows "because".
+    """
+
+    name: str
+    why: str
+
+    def executor(self, model: nn.Module, settings: Settings):
+        """What goes over edges and atoms in pieces, to be called by the model."""
+
+        def stream(edges: EdgeList, view) -> StreamExecutor:
+            cohorts = make_cohorts(edges, settings.cohort_edges, model.dtype)
+            return StreamExecutor(edges, view, cohorts, _CHUNK, far=2 * model.rcut)
+
+        return stream
+
+
+def choose_backward(model: nn.Module, settings: Settings, edges: EdgeList) -> Backward:
+    """Decide for one structure.
+
+    Args:
+        model: the model; only one with ``bytes_per_edge`` can be streamed.
+        settings: ``backward`` asks for one kind or leaves the choice.
+        edges: of the structure.
+
+    Raises:
+        ValueError: a streaming backward is asked for and the model has none.
+    """
+    if settings.backward != "auto":
+        if settings.backward == "stream" and not hasattr(model, "bytes_per_edge"):
+            raise ValueError(
+                f'backward="stream" is not offered for {model.architecture} models; '
+                'use "native" or "auto"'
+            )
+        return Backward(
+            settings.backward, f'backward="{settings.backward}" was asked for'
+        )
+    if not hasattr(model, "bytes_per_edge"):
+        return Backward("native", "this kind of model has no other")
+    needed, memory = edges.n_edges * model.bytes_per_edge, _memory(model.device)
+    kept = f"all activations take about {_gigabytes(needed)} of {_gigabytes(memory)}"
+    return Backward("native" if needed < _USABLE * memory else "stream", kept)
+
+
+def _memory(device: torch.device) -> int:
+    """Bytes that the device has in all."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _gigabytes(n_bytes: float) -> str:
+    return f"{n_bytes / 1e9:.2g} GB"
