@@ -179,9 +179,11 @@ _READERS: dict[str, Callable[[Atoms, int], np.ndarray | None]] = {
 
 def _numbers(value: Any, name: str) -> np.ndarray:
     """A copy as float64, of any shape."""
+    if isinstance(value, Tensor):
+        value = value.detach().cpu()
     try:
         array = np.asarray(value)
-    except (TypeError, ValueError, RuntimeError):  # ragged lists, tensors on a GPU
+    except (TypeError, ValueError, RuntimeError):  # such as a ragged list
         array = np.array(None)
     if array.dtype.kind not in "iuf":
         raise ValueError(f"{name} must hold real numbers, not {_short(value)}")
