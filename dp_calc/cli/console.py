@@ -4,7 +4,10 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ["print_fields", "print_table", "progress"]
+__all__ = ["CHECKPOINT", "print_fields", "print_table", "progress"]
+
+CHECKPOINT = "checkpoint (.pt), or the name of a released one"
+"""What to give for a model, in the help of a command."""
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:

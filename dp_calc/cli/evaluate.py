@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .console import print_table, progress
+from .console import CHECKPOINT, print_table, progress
 
 if TYPE_CHECKING:
     from ase import Atoms
@@ -32,9 +32,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     )
     add = parser.add_argument
     add("structures", metavar="STRUCTURES", type=Path, help="any file that ASE reads")
-    add(
-        "-m", "--model", metavar="FILE", type=Path, required=True, help="checkpoint (.pt)"
-    )
+    add("-m", "--model", metavar="FILE", type=Path, required=True, help=CHECKPOINT)
     add("-o", "--output", metavar="FILE", type=Path, help="extended XYZ with the results")
     add("--head", help="branch of a multi-task checkpoint")
     add("--device", help="cpu, cuda, cuda:1, ... (default: chosen by what is there)")

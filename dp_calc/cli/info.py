@@ -4,10 +4,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .console import print_fields
+from .console import CHECKPOINT, print_fields
 
 if TYPE_CHECKING:
     from .. import DP
+    from ..models import InputSpec
 
 __all__ = ["add_parser", "model_fields"]
 
@@ -31,7 +32,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         help="show what a checkpoint holds",
         description="Show what a checkpoint holds and how it would be run here.",
     )
-    parser.add_argument("model", metavar="FILE", type=Path, help="checkpoint (.pt)")
+    parser.add_argument("model", metavar="FILE", type=Path, help=CHECKPOINT)
     parser.add_argument("--head", help="branch of a multi-task checkpoint")
     parser.set_defaults(run=_run)
 
@@ -62,8 +63,13 @@ def model_fields(calc: "DP") -> list[tuple[str, str]]:
     if source.observed_types and set(source.observed_types) != set(calc.type_map):
         fields.insert(4, ("trained on", " ".join(source.observed_types)))
     if calc.model.inputs:
-        fields.append(("also reads", ", ".join(i.name for i in calc.model.inputs)))
+        fields.append(("also reads", ", ".join(map(_describe, calc.model.inputs))))
     return fields
+
+
+def _describe(spec: "InputSpec") -> str:
+    count = f"{spec.width} per atom" if spec.per_atom else str(spec.width)
+    return f"{spec.name} ({count}, {'required' if spec.required else 'optional'})"
 
 
 def _architecture(calc: "DP") -> str:

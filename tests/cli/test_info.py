@@ -31,7 +31,19 @@ def test_older_format_version(dp_calc):
 def test_further_inputs_are_named(dp_calc):
     assert "also reads" not in dp_calc("info", water_model())[1]
     _, out, _ = dp_calc("info", DATA / "deepspin.pt")
-    assert "also reads     spin\n" in out
+    assert "also reads     spin (3 per atom, required)\n" in out
+    _, out, _ = dp_calc("info", DATA / "classic" / "se_e2_a_options.pt")
+    assert "also reads     fparam (2, optional), aparam (1 per atom, required)\n" in out
+
+
+def test_elements_of_the_training_data(dp_calc, tmp_path):
+    content = torch.load(water_model(), weights_only=True)
+    params = content.get("model", content)["_extra_state"]["model_params"]
+    params["info"] = {"observed_type": ["H"]}
+    torch.save(content, tmp_path / "hydrogen.pt")
+    _, out, _ = dp_calc("info", tmp_path / "hydrogen.pt")
+    assert "elements       O H\n" in out
+    assert "trained on     H\n" in out
 
 
 @pytest.fixture
