@@ -16,6 +16,7 @@ from ase.outputs import Properties, all_outputs
 from torch import Tensor, nn
 
 from .engine import Engine
+from .hessian import hessian
 from .placement import open_model
 from .reading import Reader
 from .results import collect_results, stress_from_virial
@@ -190,7 +191,20 @@ class DP(Calculator):
             values = function(system.types, system.edges, system.conditions)
         if not values.isfinite().all():
             raise FloatingPointError("the model gave values that are not finite")
-        return np.array(values.cpu(), dtype=np.float64)
+        return values.double().cpu().numpy().copy()
+
+    def get_hessian(
+        self, atoms: Atoms | None = None, progress: bool = True
+    ) -> np.ndarray:
+        """Second derivatives of the energy by the positions, (3N, 3N) in eV/Å², float64.
+
+        Symmetric, and ordered as ``VibrationsData.from_2d`` of ASE takes it. A model in
+        float32 gives the accuracy of float32. ``progress`` shows a bar on stderr. For
+        ``atoms`` and errors see :meth:`get_descriptors`.
+        """
+        with torch.inference_mode(False):
+            system = self._reader.read(self._given(atoms))
+            return hessian(self.model, system, progress).cpu().numpy()
 
     def _given(self, atoms: Atoms | None) -> Atoms:
         atoms = self.atoms if atoms is None else atoms
