@@ -45,6 +45,19 @@ def test_md_water(run, tmp_path):
     assert len({frame.get_potential_energy() for frame in frames}) == 5
 
 
+def test_hessian_vibrations(run, tmp_path):
+    out = run("05_hessian_vibrations.py")
+    rows = re.findall(r"^ +(\d) +([\d.]+)i? +([\d.]+)i? *$", out, re.MULTILINE)
+    assert [int(mode) for mode, *_ in rows] == list(range(9))
+    both = [(float(a), float(b)) for _, a, b in rows]
+    assert all(max(pair) < 5 for pair in both[:6])
+    expected = (1474.09, 3960.49, 3990.29)
+    for pair, frequency in zip(both[6:], expected, strict=True):
+        assert pair == pytest.approx((frequency, frequency), abs=0.02)
+    assert float(re.search(r"the vibrations: (\S+) 1/cm", out)[1]) < 1e-4
+    assert not list(tmp_path.iterdir())
+
+
 def test_every_example_is_run_here():
     names = re.findall(r'run\("(\d\d_\w+\.py)"', Path(__file__).read_text())
     assert sorted(names) == sorted(path.name for path in EXAMPLES.glob("*.py"))
