@@ -62,7 +62,8 @@ class DP(Calculator):
       for all atoms alike.
 
     What a model does not read causes a warning, once. ASE's initial charges and magnetic
-    moments are never read.
+    moments are never read. ASE's own sums of calculators keep results, and do not notice
+    such changes: make a new one after each.
 
     Args:
         model: path of a checkpoint, or a model from ``load_model``.

@@ -85,9 +85,12 @@ def assert_agrees(calc, cases):
             np.testing.assert_allclose(result, expected, rtol=0, atol=1e-9 * scale)
 
 
+@pytest.mark.parametrize("backward", ["native", "stream"])
 @pytest.mark.parametrize("name", ["conditions", "spin_version11", "deepspin"])
-def test_results_with_every_kind_of_input(name):
-    assert_agrees(DP(DATA / f"{name}.pt", dtype="float64", device="cpu"), reference(name))
+def test_results_with_every_kind_of_input(name, backward):
+    path = DATA / f"{name}.pt"
+    calc = DP(path, dtype="float64", device="cpu", backward=backward)
+    assert_agrees(calc, reference(name))
 
 
 @pytest.mark.parametrize("name", ["charge_spin", "native_spin"])
