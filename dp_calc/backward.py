@@ -22,11 +22,11 @@ depend on what else runs."""
 
 @dataclass(frozen=True)
 class Backward:
-    """A choice and its reason, as ``Settings.describe`` shows it.
+    """A choice for one structure and its reason.
 
     Attributes:
         name: ``"native"`` or ``"stream"``.
-        why: the reason, a clause that follows "because".
+        why: the reason, a clause.
     """
 
     name: str

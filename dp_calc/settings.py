@@ -1,6 +1,9 @@
 """Every choice a user has about how a model is run."""
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from numbers import Real
 from typing import Any
 
 from torch import nn
@@ -12,7 +15,7 @@ _NO_KERNEL = "no Triton kernel exists for DPA4 in this version"
 
 @dataclass(frozen=True)
 class Settings:
-    """How a model is run; never what is computed.
+    """How a model is run; only ``compress`` changes what is computed, in small digits.
 
     Attributes:
         kernels: what runs the arithmetic: ``"auto"`` (the fastest that gives the right
@@ -21,6 +24,10 @@ class Settings:
             fastest), ``"stream"`` (node tensors only, cohorts of edges are evaluated
             again; memory grows with atoms) or ``"auto"`` (native where it fits).
         cohort_edges: edges in a cohort of the streaming backward, a multiple of 16.
+        compress: replace the embedding nets of a classic model by tables.
+        stride: width of their rows where atoms are as close as in the training data, in
+            units of the normalised environment matrix; see ``compress``.
+        extrapolate: they end at this multiple of that range.
 
     Raises:
         ValueError: a value that the field does not take, or that cannot be honoured.
@@ -29,10 +36,19 @@ class Settings:
     kernels: str = "auto"
     backward: str = "auto"
     cohort_edges: int = 8192
+    compress: bool = False
+    stride: float = 0.01
+    extrapolate: float = 5.0
 
     def __post_init__(self):
         for field in fields(self):
             _check(field.name, getattr(self, field.name))
+        for name in ("stride", "extrapolate"):
+            if not self.compress and getattr(self, name) != getattr(Settings, name):
+                raise ValueError(
+                    f"{name} shapes the tables of a compressed model and does nothing "
+                    "else; give compress=True with it, or leave it out"
+                )
 
     @classmethod
     def from_keywords(cls, **keywords: Any) -> "Settings":
@@ -52,7 +68,7 @@ class Settings:
         return cls(**keywords)
 
     def describe(self, model: nn.Module | None = None) -> str:
-        """Say in one sentence which path runs and why.
+        """Say which path runs and why, and what is kept for the forces.
 
         Args:
             model: the model to be run; where and in which precision is told only for one.
@@ -61,7 +77,7 @@ class Settings:
         if self.kernels == "torch":
             why = 'as asked by kernels="torch"'
         where = "" if model is None else f" on {model.device} in {_precision(model)}"
-        return f"Plain PyTorch{where}, {why}."
+        return f"Plain PyTorch{where}, {why}. {_KEPT[self.backward]}"
 
 
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -70,18 +86,36 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 """Accepted values of the fields that take names."""
 
+_KEPT = {
+    "auto": "For the forces all activations are kept where they fit into half of the "
+    "memory, else edges are evaluated again in cohorts.",
+    "native": "For the forces all activations are kept.",
+    "stream": "For the forces edges are evaluated again in cohorts.",
+}
+
 _REFUSED: dict[tuple[str, str], str] = {
     ("kernels", "triton"): _NO_KERNEL,
     ("backward", "cohort"): _NO_KERNEL,
 }
 """Values that deserve a reason of their own."""
 
+_CONDITIONS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "cohort_edges": (
+        "a positive multiple of 16",
+        lambda x: _is_number(x, int) and x > 0 and x % 16 == 0,
+    ),
+    "compress": ("True or False", lambda x: isinstance(x, bool)),
+    "stride": ("a positive number", lambda x: _is_number(x) and x > 0),
+    "extrapolate": ("a number above 1", lambda x: _is_number(x) and x > 1),
+}
+"""What the other fields must be, in words and as a test."""
+
 
 def _check(name: str, value: Any) -> None:
-    if name == "cohort_edges":
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        if not whole or value < 16 or value % 16:
-            raise ValueError(f"{name} must be a positive multiple of 16, not {value!r}")
+    if name in _CONDITIONS:
+        wanted, holds = _CONDITIONS[name]
+        if not holds(value):
+            raise ValueError(f"{name} must be {wanted}, not {value!r}")
         return
     choices = _CHOICES[name]
     if value in choices:
@@ -91,6 +125,12 @@ def _check(name: str, value: Any) -> None:
         why = _REFUSED[name, value]
         raise ValueError(f'{name}="{value}" cannot be had: {why}; use {allowed}')
     raise ValueError(f"{name} must be {allowed}, not {value!r}")
+
+
+def _is_number(value: Any, kind: type = Real) -> bool:
+    return (
+        isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
+    )
 
 
 def _precision(model: nn.Module) -> str:

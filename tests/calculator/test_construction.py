@@ -111,10 +111,12 @@ def test_settings_are_frozen():
 def test_describe_says_which_path_runs_and_why(pair_model):
     assert Settings().describe(pair_model) == (
         "Plain PyTorch on cpu in float64, because no Triton kernel exists for DPA4 in "
-        "this version."
+        "this version. For the forces all activations are kept where they fit into half "
+        "of the memory, else edges are evaluated again in cohorts."
     )
-    assert Settings(kernels="torch").describe() == (
-        'Plain PyTorch, as asked by kernels="torch".'
+    assert Settings(kernels="torch", backward="stream").describe() == (
+        'Plain PyTorch, as asked by kernels="torch". For the forces edges are evaluated '
+        "again in cohorts."
     )
 
 
