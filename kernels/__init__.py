@@ -1,0 +1,1 @@
+"""How it is computed: operations on tensors, one module or folder each."""

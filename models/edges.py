@@ -68,7 +68,7 @@ class EdgeList:
         return segment_sum(values, self.dst, self._in_order, self.row_ptr)
 
     def sum_products_at_dst(self, left: Tensor, right: Tensor) -> Tensor:
-        """Sum ``left.T @ right`` over arriving edges, (E, k, a), (E, k, b) -> (N, a, b)."""
+        """Sum ``left.T @ right`` of arriving edges, (E, k, a), (E, k, b) -> (N, a, b)."""
         return self.sum_at_dst(left.mT @ right)
 
     def largest_at_dst(self, values: Tensor, start: Tensor) -> Tensor:

@@ -11,17 +11,40 @@ import pytest
 import torch
 from ase import Atoms
 from ase.build import molecule
-from dp_calc import DP
 from dp_calc.models import load_model
 from reference import DATA, evaluate, structures
 
+from dp_calc import DP
+
 BUNDLED = Path(__file__).parents[2] / "dp_calc" / "data"
 SHARED = Path(__file__).parents[3] / "shared" / "data"
-COMMITTED = ["exclude", "fitting", "heads", "nano_narrow", "neo_narrow", "plain", "version10",
-             "water_mini", "zero_block"]  # fmt: skip
-FULL_SIZE = ["nano", "mini", "neo", "pyramid", "extra_l", "branches", "s2act", "cartesian",
-             "attnres", "rank2_proj", "gridmlp", "zbl", "charge_spin",
-             "native_spin"]  # fmt: skip
+COMMITTED = [
+    "exclude",
+    "fitting",
+    "heads",
+    "nano_narrow",
+    "neo_narrow",
+    "plain",
+    "version10",
+    "water_mini",
+    "zero_block",
+]
+FULL_SIZE = [
+    "nano",
+    "mini",
+    "neo",
+    "pyramid",
+    "extra_l",
+    "branches",
+    "s2act",
+    "cartesian",
+    "attnres",
+    "rank2_proj",
+    "gridmlp",
+    "zbl",
+    "charge_spin",
+    "native_spin",
+]
 
 
 def checkpoint(name):
