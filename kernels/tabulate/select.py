@@ -1,0 +1,66 @@
+"""Which implementation of the tabulated operators runs."""
+
+from importlib.util import find_spec
+from types import ModuleType
+
+import torch
+from torch import Tensor
+from torch.autograd.forward_ad import unpack_dual
+
+from . import reference
+
+if find_spec("triton"):
+    from . import fused
+    from .ops import INTERPRETED
+else:
+    fused = None
+
+__all__ = ["choose"]
+
+_CHOICES = ("auto", "torch", "triton")
+_OLDEST_GPU = (8, 0)  # compute capability that Triton supports
+
+
+def choose(kernels: str, table: Tensor, *inputs: Tensor) -> ModuleType:
+    """Pick the module whose ``contract`` and ``evaluate`` run.
+
+    ``"auto"`` takes the Triton kernels on a CUDA device, unless something is asked that
+    only plain PyTorch gives: a gradient of the table, or derivatives in forward mode.
+
+    Raises:
+        ValueError: an unknown choice, or ``"triton"`` where it cannot run.
+    """
+    if kernels not in _CHOICES:
+        raise ValueError(f'kernels must be "auto", "torch" or "triton", not {kernels!r}')
+    if kernels == "torch" or (kernels == "auto" and not table.is_cuda):
+        return reference
+    obstacle = _obstacle(table, inputs)
+    if obstacle is None:
+        return fused
+    if kernels == "triton":
+        raise ValueError(f'kernels="triton" cannot be had: {obstacle}, or use "auto"')
+    return reference
+
+
+def _obstacle(table: Tensor, inputs: tuple[Tensor, ...]) -> str | None:
+    """Why the Triton path cannot take these tensors, and what would help."""
+    if fused is None:
+        return "Triton is not installed; install the package triton"
+    if table.requires_grad and torch.is_grad_enabled():
+        return "the table asks for a gradient, which it does not give; detach the table"
+    # An operator of torch.library would drop tangents without a word.
+    if any(unpack_dual(tensor).tangent is not None for tensor in (table, *inputs)):
+        return "it gives no derivatives in forward mode; differentiate backward"
+    if table.is_cuda:
+        if _is_old_gpu(table.device.index):
+            return "the GPU's compute capability is below 8.0; use a newer one"
+    elif not INTERPRETED:
+        return f"the tensors are on {table.device}; move them to a CUDA device"
+    return None
+
+
+def _is_old_gpu(index: int) -> bool:
+    # torch.compile cannot trace the query; what it makes needs such a GPU anyway.
+    if torch.compiler.is_compiling():
+        return False
+    return torch.cuda.get_device_capability(index) < _OLDEST_GPU
