@@ -22,6 +22,7 @@ from .reading import Reader
 from .results import collect_results, stress_from_virial
 from .settings import Settings
 from .structure import why_no_stress
+from .tables import with_tables
 
 __all__ = ["DP"]
 
@@ -115,7 +116,7 @@ class DP(Calculator):
     ):
         super().__init__(label=label)
         self.settings = Settings.from_keywords(**settings)
-        self.model = open_model(model, head, device, dtype)
+        self.model = with_tables(open_model(model, head, device, dtype), self.settings)
         self.type_map = list(self.model.type_map)
         self.rcut = self.model.rcut
         self.device = self.model.device
@@ -199,9 +200,8 @@ class DP(Calculator):
     ) -> np.ndarray:
         """Second derivatives of the energy by the positions, (3N, 3N) in eV/Å², float64.
 
-        Symmetric, and ordered as ``VibrationsData.from_2d`` of ASE takes it. A model in
-        float32 gives the accuracy of float32. ``progress`` shows a bar on stderr. For
-        ``atoms`` and errors see :meth:`get_descriptors`.
+        Symmetric, as ``VibrationsData.from_2d`` of ASE takes it; float32 models give it
+        to float32 accuracy. ``progress``: a bar on stderr. See :meth:`get_descriptors`.
         """
         with torch.inference_mode(False):
             system = self._reader.read(self._given(atoms))

@@ -15,7 +15,7 @@ _NO_KERNEL = "no Triton kernel exists for DPA4 in this version"
 
 @dataclass(frozen=True)
 class Settings:
-    """How a model is run; only ``compress`` changes what is computed, in small digits.
+    """How a model is run; only ``compress`` changes results by more than rounding.
 
     Attributes:
         kernels: what runs the arithmetic: ``"auto"`` (the fastest that gives the right

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from . import demo, evaluate, info, models
+from . import compress, demo, evaluate, info, models
 
 __all__ = ["main"]
 
@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_ShowVersion)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for module in (info, models, evaluate, demo):
+    for module in (info, models, evaluate, compress, demo):
         module.add_parser(commands)
     return parser
 

@@ -1,14 +1,12 @@
 """``dp-calc evaluate``: energies, forces and stress of the structures in a file."""
 
 import argparse
-import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .console import CHECKPOINT, print_table, progress
+from .output import check_output, replacing
 
 if TYPE_CHECKING:
     from ase import Atoms
@@ -42,7 +40,8 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     if args.output is not None:
-        _check_output(args.output, inputs=(args.structures, args.model))
+        inputs = (args.structures, args.model)
+        check_output(args.output, "extended XYZ", _SUFFIXES, inputs)
     frames = _read_frames(args.structures)
     calc = _load(args)
     results = [_evaluate(calc, frame) for frame in progress(frames, len(frames), "frame")]
@@ -53,25 +52,6 @@ def _run(args: argparse.Namespace) -> int:
     if failed:
         print(f"dp-calc: {failed} of {len(frames)} frames failed", file=sys.stderr)
     return 1 if failed else 0
-
-
-def _check_output(path: Path, inputs: tuple[Path, ...]) -> None:
-    if path.suffix.lower() not in _SUFFIXES:
-        raise ValueError(
-            f"the output {path} is written as extended XYZ; give it the ending "
-            f"{' or '.join(_SUFFIXES)}"
-        )
-    if not path.parent.is_dir():
-        raise ValueError(
-            f"there is no folder {path.parent} for the output; make it first"
-        )
-    if path.exists() and not path.is_file():
-        raise ValueError(f"the output {path} is not a file; give another name")
-    if not os.access(path.resolve().parent, os.W_OK):
-        raise ValueError(f"the folder {path.resolve().parent} may not be written to")
-    for given in inputs:
-        if path.exists() and given.exists() and path.samefile(given):
-            raise ValueError(f"the output {path} would overwrite an input; rename it")
 
 
 def _read_frames(path: Path) -> list["Atoms"]:
@@ -144,17 +124,5 @@ def _row(index: int, frame: "Atoms", error: str | None) -> tuple[str, ...]:
 def _write(path: Path, frames: list["Atoms"]) -> None:
     import ase.io
 
-    with _replacing(path) as temporary:
+    with replacing(path) as temporary:
         ase.io.write(temporary, frames, format="extxyz")
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """A file beside ``path`` that takes its place once it is complete."""
-    path = path.resolve()
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -73,10 +73,14 @@ def _describe(spec: "InputSpec") -> str:
 
 
 def _architecture(calc: "DP") -> str:
+    from ..models.classic.compress import is_compressed
+
     source = calc.model.source
     options = {k: v for k, v in source.options.items() if v is not None}
     hidden = {"n_blocks", "lmax"} if "l_schedule" in options else set()
     if "m_schedule" in options:
         hidden.add("mmax")
     sizes = [f"{k} {options[k]}" for k in _SIZES if k in options and k not in hidden]
+    if is_compressed(calc.model):
+        sizes.append("embedding nets as tables")
     return f"{source.architecture} ({', '.join(sizes)})"

@@ -11,7 +11,7 @@ from .model import ClassicModel
 from .networks import EmbeddingNet
 from .tabulated import StoredGate, TabulatedEmbedding
 
-__all__ = ["TWO_SIDED", "compress", "is_compressed"]
+__all__ = ["TWO_SIDED", "compress", "is_compressed", "with_kernels"]
 
 TWO_SIDED = ("se_e3", "se_e3_tebd")
 """Kinds whose embedding nets take inner products, which may be negative."""
@@ -78,6 +78,14 @@ def is_compressed(model: nn.Module) -> bool:
     )
 
 
+def with_kernels(model: ClassicModel, kernels: str) -> ClassicModel:
+    """Copy of a compressed model whose tables are evaluated by other operators."""
+    changed = copy.deepcopy(model)
+    for embedding in changed.descriptor.embeddings.values():
+        embedding.kernels = kernels
+    return changed
+
+
 def _check(model: nn.Module) -> None:
     if not isinstance(model, ClassicModel):
         raise ValueError(
@@ -100,7 +108,8 @@ def _shortest(model: ClassicModel, given: float | None) -> float:
     if distance is None:
         raise ValueError(
             "the checkpoint does not state the shortest distance in its training data, "
-            "which tells how far the tables must reach; give min_nbor_dist in Å"
+            "which tells how far the tables must reach; give min_nbor_dist in Å "
+            "(dp-calc compress --min-nbor-dist)"
         )
     if not 0 < distance < model.rcut:
         raise ValueError(

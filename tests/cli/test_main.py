@@ -23,7 +23,8 @@ def test_module_and_script_are_the_same():
 
 
 @pytest.mark.parametrize(
-    "args", [["--help"], ["evaluate", "--help"], ["demo", "--steps"]]
+    "args",
+    [["--help"], ["evaluate", "--help"], ["compress", "--help"], ["demo", "--steps"]],
 )
 def test_help_and_wrong_usage_import_nothing_heavy(args):
     result = _python("-X", "importtime", "-m", "dp_calc", *args)
@@ -41,7 +42,8 @@ def test_a_command_is_required(dp_calc):
 def test_help_names_every_command(dp_calc):
     status, out, _ = dp_calc("--help")
     assert status == 0
-    assert all(command in out for command in ("info", "evaluate", "demo"))
+    commands = ("info", "models", "evaluate", "compress", "demo")
+    assert all(command in out for command in commands)
 
 
 @pytest.mark.parametrize(
