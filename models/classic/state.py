@@ -1,16 +1,16 @@
 """From the tensor names of a checkpoint to the names of the model's parameters."""
 
 import re
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import UnsupportedOptionError
+from ..state import assign_tensors, check_numbers, first_match
 from .config import DescriptorConfig
 
 __all__ = ["load_state"]
-
-_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 _DESCRIPTOR = r"^atomic_model\.descriptor\.(?:sea\.|seat\.|se_ttebd\.|se_atten\.)?"
 _FITTING = r"^atomic_model\.fitting_net\."
@@ -49,28 +49,8 @@ def load_state(
         ValueError: a tensor is missing, unknown, of another shape, or not finite.
     """
     given = _needed(tensors, config, source)
-    renamed = {_rename(k): k for k in given}
-    wanted = model.state_dict()
-    unknown = sorted(renamed[k] for k in renamed.keys() - wanted.keys())
-    missing = sorted(wanted.keys() - renamed.keys())
-    if len(renamed) < len(given):
-        raise ValueError(f"{source} is ambiguous: two of its tensors are one parameter")
-    if unknown or missing:
-        raise ValueError(
-            f"{source} does not fit its own options:"
-            + (f" it lacks {_listed(missing)}" if missing else "")
-            + (" and" if missing and unknown else "")
-            + (f" it holds {_listed(unknown)}, which nothing uses" if unknown else "")
-        )
-    n_slots = config.n_slots
-    state = {n: _checked(given[old], old, n_slots, source) for n, old in renamed.items()}
-    for new, tensor in state.items():
-        if tensor.shape != wanted[new].shape:
-            raise ValueError(
-                f"{source}: tensor {renamed[new]} has shape {tuple(tensor.shape)}, its "
-                f"options ask for {tuple(wanted[new].shape)}"
-            )
-    model.load_state_dict(state, assign=True)
+    given = {k: _without_slots(v, k, config.n_slots, source) for k, v in given.items()}
+    assign_tensors(model, given, partial(first_match, rules=_RENAMED), source)
 
 
 def _needed(
@@ -79,7 +59,7 @@ def _needed(
     """Tensors that determine the energy, each under one name."""
     needed = {}
     for name, tensor in tensors.items():
-        _check_plain(tensor, name, source)
+        check_numbers(tensor, name, source)
         # Nets are stored twice, as "networks" and as "_networks".
         single = name.replace("._networks.", ".networks.")
         if single != name and single in tensors:
@@ -96,15 +76,6 @@ def _needed(
     return needed
 
 
-def _check_plain(tensor: Tensor, name: str, source: str) -> None:
-    plain = tensor.layout == torch.strided and not tensor.is_meta
-    if tensor.dtype not in _FLOATS or not plain:
-        raise ValueError(
-            f"{source}: tensor {name} holds no plain floating-point numbers but "
-            f"{tensor.dtype}; the model is damaged"
-        )
-
-
 def _is_unused_net(name: str, config: DescriptorConfig) -> bool:
     """Whether a net of se_e3 belongs to a pair of types in the order that is not used."""
     match = _NET_NUMBER.match(name)
@@ -114,20 +85,10 @@ def _is_unused_net(name: str, config: DescriptorConfig) -> bool:
     return a > b
 
 
-def _rename(key: str) -> str:
-    for pattern, replacement in _RENAMED:
-        key, count = re.subn(pattern, replacement, key)
-        if count:
-            break
-    return key
-
-
-def _checked(tensor: Tensor, name: str, n_slots: int, source: str) -> Tensor:
-    """The tensor, if finite; statistics without their axis of slots, all alike."""
-    if not tensor.isfinite().all():
-        raise ValueError(f"{source}: tensor {name} is not finite; the model is damaged")
+def _without_slots(tensor: Tensor, name: str, n_slots: int, source: str) -> Tensor:
+    """Statistics without their axis of slots, which are all alike; others as they are."""
     if not _STATISTICS.match(name):
-        return tensor.detach()
+        return tensor
     if tensor.ndim != 3 or tensor.shape[1] != n_slots:
         raise ValueError(
             f"{source}: tensor {name} has shape {tuple(tensor.shape)}, its options ask "
@@ -141,8 +102,3 @@ def _checked(tensor: Tensor, name: str, n_slots: int, source: str) -> Tensor:
     if name.endswith("stddev") and not (tensor > 0).all():
         raise ValueError(f"{source}: tensor {name} is not positive; the model is damaged")
     return tensor[:, 0].detach().clone()
-
-
-def _listed(names: list[str], most: int = 5) -> str:
-    rest = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + rest

@@ -2,12 +2,11 @@
 
 import re
 
-import torch
 from torch import Tensor, nn
 
-__all__ = ["load_state"]
+from ..state import assign_tensors, first_match
 
-_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+__all__ = ["load_state"]
 
 _DESCRIPTOR = r"^atomic_model\.descriptor\."
 _FITTING = r"^atomic_model\.fitting_net\."
@@ -74,59 +73,13 @@ def load_state(model: nn.Module, tensors: dict[str, Tensor], source: str) -> Non
     Raises:
         ValueError: a tensor is missing, unknown, of another shape, or not finite.
     """
-    wanted = model.state_dict()
     given = {k: v for k, v in tensors.items() if not _NOT_NEEDED.match(k)}
-    renamed = {_rename(k): k for k in given}
-    unknown = sorted(renamed[k] for k in renamed.keys() - wanted.keys())
-    missing = sorted(wanted.keys() - renamed.keys())
-    if len(renamed) < len(given):
-        raise ValueError(f"{source} is ambiguous: two of its tensors are one parameter")
-    if unknown or missing:
-        raise ValueError(
-            f"{source} does not fit its own options:"
-            + (f" it lacks {_listed(missing)}" if missing else "")
-            + (" and" if missing and unknown else "")
-            + (f" it holds {_listed(unknown)}, which nothing uses" if unknown else "")
-        )
-    for new, old in renamed.items():
-        _check_tensor(given[old], wanted[new].shape, old, source)
-    state = {k: given[old].detach() for k, old in renamed.items()}
-    model.load_state_dict(state, assign=True)
+    assign_tensors(model, given, _rename, source)
 
 
 def _rename(key: str) -> str:
-    key = re.sub(*_GRID_OPERATION, _first_match(key, _RENAMED))
+    key = re.sub(*_GRID_OPERATION, first_match(key, _RENAMED))
     block = _BLOCK.match(key)
     if block is None:
         return key
-    return block[1] + _first_match(block[2], _RENAMED_IN_BLOCK)
-
-
-def _first_match(key: str, rules: list[tuple[str, str]]) -> str:
-    for pattern, replacement in rules:
-        key, count = re.subn(pattern, replacement, key)
-        if count:
-            break
-    return key
-
-
-def _check_tensor(tensor: Tensor, shape: torch.Size, name: str, source: str) -> None:
-    if tensor.shape != shape:
-        raise ValueError(
-            f"{source}: tensor {name} has shape {tuple(tensor.shape)}, its options ask "
-            f"for {tuple(shape)}"
-        )
-    if tensor.layout != torch.strided or tensor.is_meta:
-        raise ValueError(f"{source}: tensor {name} is stored without all its numbers")
-    if tensor.dtype not in _FLOATS:
-        raise ValueError(
-            f"{source}: tensor {name} holds {tensor.dtype} in the place of "
-            "floating-point numbers; the model is damaged"
-        )
-    if not tensor.isfinite().all():
-        raise ValueError(f"{source}: tensor {name} is not finite; the model is damaged")
-
-
-def _listed(names: list[str], most: int = 5) -> str:
-    rest = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + rest
+    return block[1] + first_match(block[2], _RENAMED_IN_BLOCK)

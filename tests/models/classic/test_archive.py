@@ -159,7 +159,7 @@ DAMAGE = {
     "nan in the domain": (_with(INFO, lambda x: x * torch.nan), "must be finite"),
     "fewer channels": (_with(TABLE, lambda x: x[:, 6:]), "its options ask for"),
     "nan in the table": (_with(TABLE, lambda x: x * torch.nan), "not finite"),
-    "whole numbers": (_with(TABLE, torch.Tensor.long), "no plain floating-point"),
+    "whole numbers": (_with(TABLE, torch.Tensor.long), "in the place of floating-point"),
     "no gate": (_without(GATES), "lacks descriptor.gate.gates"),
     "other gate": (_with(GATES, lambda x: x[:, :1]), "its options ask for"),
     "other options": (_option({"neuron": [2, 4, 7]}), "its options ask for"),

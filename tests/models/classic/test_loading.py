@@ -177,7 +177,7 @@ def uneven_statistics(params, state):
         (added, "descriptor.sea.third_order, which nothing uses"),
         (reshaped, r"layers.1.matrix has shape \(3, 7\), its options ask for \(3, 6\)"),
         (infinite, "layers.1.matrix is not finite"),
-        (integers, "out_bias holds no plain floating-point numbers but torch.int64"),
+        (integers, "out_bias holds torch.int64 in the place of floating-point"),
         (different_twins, "differ"),
         (flat_statistics, "stddev is not positive"),
         (uneven_statistics, "mean differs between neighbours of one atom"),
