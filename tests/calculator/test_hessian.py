@@ -137,7 +137,11 @@ def test_spins_stay_as_they_are():
     assert_hessian(calc, atoms[[0, 1, 2, 3]])
 
 
-@pytest.mark.parametrize("name", ["se_e2_a", "dpa1_strip_attn0"])
+@pytest.mark.parametrize(
+    "name",
+    ["se_e2_a", "se_e2_a_twoside", "se_e2_a_resnetdt", "se_e2_r", "se_e3", "se_e3_tebd",
+     "dpa1_strip_attn0", "dpa1_strip_oneside_excl"],
+)  # fmt: skip
 @pytest.mark.parametrize("compressed", [False, True])
 def test_classic_models(name, compressed):
     model = load_model(DATA / f"classic/{name}.pt", dtype=torch.float64)
@@ -185,6 +189,17 @@ def test_rows_at_a_time_change_nothing(limit, structures, calc, monkeypatch):
     monkeypatch.setattr(dp_calc.hessian, "_EDGES", limit)
     result = calc.get_hessian(atoms, progress=False)
     np.testing.assert_allclose(result, expected, rtol=0, atol=1e-12)
+
+
+def test_a_streaming_backward_is_for_forces_only():
+    atoms, _ = reference("plain", "dimer")
+    options = {"dtype": "float64", "device": "cpu"}
+    native, stream = (
+        DP(DATA / "plain.pt", backward=name, **options) for name in ("native", "stream")
+    )
+    expected = native.get_hessian(atoms, progress=False)
+    assert np.abs(expected).max() > 0.1
+    assert (stream.get_hessian(atoms, progress=False) == expected).all()
 
 
 def test_relabelled_atoms(structures, calc):
