@@ -10,7 +10,7 @@ from torch import nn
 
 __all__ = ["Settings"]
 
-_NO_KERNEL = "no Triton kernel exists for DPA4 in this version"
+_NO_KERNEL = "no Triton kernel exists for {} in this version"
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,8 @@ class Settings:
 
     Attributes:
         kernels: what runs the arithmetic: ``"auto"`` (the fastest that gives the right
-            numbers here) or ``"torch"`` (plain PyTorch).
+            numbers here), ``"torch"`` (plain PyTorch) or ``"triton"`` (for the tables of
+            compressed models on CUDA).
         backward: what is kept for the forces: ``"native"`` (all activations of all edges,
             fastest), ``"stream"`` (node tensors only, cohorts of edges are evaluated
             again; memory grows with atoms) or ``"auto"`` (native where it fits).
@@ -73,15 +74,29 @@ class Settings:
         Args:
             model: the model to be run; where and in which precision is told only for one.
         """
-        why = f"because {_NO_KERNEL}"
-        if self.kernels == "torch":
-            why = 'as asked by kernels="torch"'
         where = "" if model is None else f" on {model.device} in {_precision(model)}"
-        return f"Plain PyTorch{where}, {why}. {_KEPT[self.backward]}"
+        what, why = self._arithmetic(model)
+        return f"{what}{where}, {why}. {_KEPT[self.backward]}"
+
+    def _arithmetic(self, model: nn.Module | None) -> tuple[str, str]:
+        """What runs the arithmetic, and why."""
+        # Settings can be had without PyTorch's weight; a model cannot.
+        from .models.classic.compress import is_compressed
+
+        asked = f'as asked by kernels="{self.kernels}"'
+        tabulated = is_compressed(model)
+        if self.kernels != "torch" and tabulated and model.device.type == "cuda":
+            why = asked if self.kernels == "triton" else "because it is a CUDA device"
+            return "Triton kernels for the tables and plain PyTorch for the rest", why
+        if self.kernels == "torch":
+            return "Plain PyTorch", asked
+        if tabulated:
+            return "Plain PyTorch", "because the Triton kernels need a CUDA device"
+        return "Plain PyTorch", f"because {_NO_KERNEL.format(_kind(model))}"
 
 
 _CHOICES: dict[str, tuple[str, ...]] = {
-    "kernels": ("auto", "torch"),
+    "kernels": ("auto", "torch", "triton"),
     "backward": ("auto", "native", "stream"),
 }
 """Accepted values of the fields that take names."""
@@ -94,8 +109,7 @@ _KEPT = {
 }
 
 _REFUSED: dict[tuple[str, str], str] = {
-    ("kernels", "triton"): _NO_KERNEL,
-    ("backward", "cohort"): _NO_KERNEL,
+    ("backward", "cohort"): _NO_KERNEL.format("DPA4"),
 }
 """Values that deserve a reason of their own."""
 
@@ -131,6 +145,11 @@ def _is_number(value: Any, kind: type = Real) -> bool:
     return (
         isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
     )
+
+
+def _kind(model: nn.Module | None) -> str:
+    architecture = getattr(model, "architecture", "DPA4")
+    return architecture if architecture == "DPA4" else f"{architecture} without tables"
 
 
 def _precision(model: nn.Module) -> str:

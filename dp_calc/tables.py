@@ -19,12 +19,30 @@ def with_tables(model: nn.Module, settings: Settings) -> nn.Module:
         The model itself if there is nothing to do, else a new one.
 
     Raises:
-        ValueError: the model cannot be compressed; the message says why.
+        ValueError: the model cannot be compressed, or has no tables for the kernels that
+            are asked for; the message says why.
     """
     if settings.compress:
-        return compress(
+        model = compress(
             model, settings.stride, settings.extrapolate, kernels=settings.kernels
         )
-    if settings.kernels != "auto" and is_compressed(model):
-        return with_kernels(model, settings.kernels)
+    elif settings.kernels != "auto" and is_compressed(model):
+        model = with_kernels(model, settings.kernels)
+    if settings.kernels == "triton":
+        _refuse_without_kernels(model)
     return model
+
+
+def _refuse_without_kernels(model: nn.Module) -> None:
+    use = 'use kernels="auto" or "torch"'
+    if not is_compressed(model):
+        kind = getattr(model, "architecture", type(model).__name__)
+        raise ValueError(
+            f'kernels="triton" cannot be had: Triton kernels exist for tables only, and '
+            f"this {kind} model has none; {use}"
+        )
+    if model.device.type != "cuda":
+        raise ValueError(
+            f'kernels="triton" cannot be had: the model is on {model.device}, and the '
+            f"kernels need a CUDA device; {use}"
+        )

@@ -94,13 +94,16 @@ def test_settings_are_checked_before_the_model_is_loaded():
 
 @pytest.mark.parametrize("value", ["cuda", "", None, True, ["auto"]])
 def test_wrong_values(value):
-    with pytest.raises(ValueError, match='kernels must be "auto" or "torch", not'):
+    words = 'kernels must be "auto" or "torch" or "triton", not'
+    with pytest.raises(ValueError, match=words):
         Settings(kernels=value)
 
 
-def test_kernels_that_do_not_exist():
+def test_kernels_that_do_not_exist(pair_model):
+    with pytest.raises(ValueError, match=r"exist for tables only, and this .* has none"):
+        DP(pair_model, kernels="triton")
     with pytest.raises(ValueError, match="no Triton kernel exists for DPA4"):
-        Settings(kernels="triton")
+        Settings(backward="cohort")
 
 
 def test_settings_are_frozen():

@@ -115,3 +115,30 @@ def test_tables_that_cannot_be_made(written):
         DP(written, compress=True)
     with pytest.raises(ValueError, match="do not divide"):
         DP(MODEL, compress=True, stride=0.03)
+
+
+def test_triton_needs_tables_on_a_cuda_device():
+    with pytest.raises(ValueError, match="the model is on cpu"):
+        DP(MODEL, device="cpu", compress=True, kernels="triton")
+    with pytest.raises(ValueError, match="this se_e2_a model has none"):
+        DP(MODEL, device="cpu", kernels="triton")
+
+
+def test_describe_names_what_evaluates_the_tables():
+    calc = DP(MODEL, device="cpu", compress=True)
+    assert "need a CUDA device" in calc.settings.describe(calc.model)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_kernels_and_plain_torch_give_the_same(atoms):
+    forces, hessians = [], []
+    for kernels in ("triton", "torch"):
+        calc = DP(MODEL, device="cuda", dtype="float64", compress=True, kernels=kernels)
+        named = "Triton kernels" in calc.settings.describe(calc.model)
+        assert named == (kernels == "triton")
+        calc.calculate(atoms)
+        forces.append(calc.results["forces"])
+        hessians.append(calc.get_hessian(atoms, progress=False))
+    np.testing.assert_allclose(*forces, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(*hessians, rtol=0, atol=1e-9)
