@@ -5,6 +5,7 @@ Nothing in the file is executed, nothing is guessed: what is not understood is a
 
 import pickle
 import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,19 @@ def read_checkpoint(path: str | Path, head: str | None = None) -> Checkpoint:
     _check_options(branches[name], path)
     tensors = fold_adapters(tensors, str(path))
     return Checkpoint(path, name, tuple(branches), branches[name], tensors, own_format)
+
+
+def read_heads(path: str | Path) -> dict[str, str]:
+    """Branch of each name and alias that ``read_checkpoint`` takes as ``head``.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        OSError: it cannot be opened.
+        ValueError: it is not a training checkpoint.
+    """
+    path = Path(path).resolve()
+    _, params = _state_and_params(_load(path), path)
+    return _names_and_aliases(_branches(params, path), path)
 
 
 def _load(path: Path) -> Any:
@@ -226,7 +240,7 @@ def _check_options(params: dict[str, Any], path: Path) -> None:
         raise ValueError(f"{path} is damaged: it lists no elements (type_map)")
     if not all(isinstance(name, str) for name in type_map):
         raise ValueError(f"{path} is damaged: its type_map holds more than names")
-    twice = sorted({name for name in type_map if type_map.count(name) > 1})
+    twice = sorted(name for name, count in Counter(type_map).items() if count > 1)
     if twice:
         raise ValueError(
             f"{path} is ambiguous: its type_map lists {', '.join(twice)} more than once"

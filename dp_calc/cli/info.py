@@ -39,9 +39,26 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     from .. import DP
+    from ..models.checkpoint import read_heads
 
+    if args.head is None and args.model.is_file():
+        heads = read_heads(args.model)
+        if len(set(heads.values())) > 1 and "Default" not in heads:
+            print_fields(_heads_fields(args.model, heads))
+            return 0
     print_fields(model_fields(DP(args.model, head=args.head)))
     return 0
+
+
+def _heads_fields(path: Path, heads: dict[str, str]) -> list[tuple[str, str]]:
+    """What to tell of a file with several heads when none is chosen."""
+    fields = [("file", str(path.resolve()))]
+    for name in dict.fromkeys(heads.values()):
+        aliases = [a for a, target in heads.items() if target == name != a]
+        fields.append(
+            ("head", name + (f" (also {', '.join(aliases)})" if aliases else ""))
+        )
+    return [*fields, ("to see one", "dp-calc info FILE --head NAME")]
 
 
 def model_fields(calc: "DP") -> list[tuple[str, str]]:
@@ -62,6 +79,13 @@ def model_fields(calc: "DP") -> list[tuple[str, str]]:
     ]
     if source.observed_types and set(source.observed_types) != set(calc.type_map):
         fields.insert(4, ("trained on", " ".join(source.observed_types)))
+    if source.params.get("lora"):
+        fields.append(("adapters", "low-rank adapters (LoRA), folded into the weights"))
+    bridging = getattr(getattr(calc.model.config, "descriptor", None), "bridging", None)
+    if bridging:
+        fields.append(
+            ("short range", f"ZBL, learned part frozen below {bridging[0]:g} Å")
+        )
     if calc.model.inputs:
         fields.append(("also reads", ", ".join(map(_describe, calc.model.inputs))))
     return fields

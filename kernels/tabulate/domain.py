@@ -12,6 +12,9 @@ _TOLERANCE = 1e-6  # a float32 stride is off by 6e-8 of itself
 _NO_OVERFLOW_CHECK = -1.0
 
 
+_MOST_ROWS = 10_000_000  # some 10 GB with 20 channels; a wrong unit gives more
+
+
 @dataclass(frozen=True)
 class Domain:
     """The argument axis of a table: a fine region, coarse ones beside it.
@@ -49,9 +52,11 @@ class Domain:
             )
         if self.fine <= 0 or self.coarse <= 0:
             raise ValueError(f"the table's strides must be positive: {self}")
-        _rows(self.left, self.lower, self.coarse)
-        _rows(self.lower, self.upper, self.fine)
-        _rows(self.upper, self.right, self.coarse)
+        if self.rows > _MOST_ROWS:
+            raise ValueError(
+                f"strides of {self.fine:g} and {self.coarse:g} ask for a table of "
+                f"{self.rows:,} rows, more than {_MOST_ROWS:,}; choose larger ones"
+            )
 
     @classmethod
     def from_range(

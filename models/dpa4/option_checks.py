@@ -28,6 +28,10 @@ _AT_LEAST = {
     "n_atten_head": 0, "ffn_neurons": 0, "ffn_blocks": 1, "readout_layers": 1,
     "grid_branch": 0,
 }  # fmt: skip
+# A wrong number would otherwise fill the memory before anything else is noticed.
+_AT_MOST = 100_000
+_MOST_LAYERS = 1000
+_LAYERS = ("n_blocks", "mixing_layers", "ffn_blocks", "readout_layers", "n_focus")
 _LENGTHS = {"env_exp": 2, "sandwich_norm": 4, "s2_activation": 2, "grid_mlp": 3,
             "grid_branch": 3, "lebedev_quadrature": 2, "default_chg_spin": 2}  # fmt: skip
 # The format's rotations deviate by eps^2 from orthogonal ones; the exact ones used here
@@ -61,6 +65,9 @@ def check_values(o: dict[str, Any]) -> None:
         numbers = o[name] if isinstance(o[name], list | tuple) else [o[name]]
         if any(n is not None and n < least for n in numbers):
             raise _bad(o, name, f"at least {least}")
+        most = _MOST_LAYERS if name in _LAYERS else _AT_MOST
+        if any(n is not None and n > most for n in numbers):
+            raise _bad(o, name, f"at most {most}")
     if not is_activation(o["activation_function"]):
         raise _bad(o, "activation_function", "a known name")
     if o["rcut"] <= 0:

@@ -70,12 +70,11 @@ def test_branches_are_listed_with_the_one_that_was_loaded(dp_calc, two_branches)
     assert "branches       Water, Ice (loaded: Ice)\n" in out
 
 
-def test_several_branches_without_a_choice_are_an_error_that_names_them(
-    dp_calc, two_branches
-):
-    status, _, err = dp_calc("info", two_branches)
-    assert status == 2
-    assert "Ice, Water" in err
+def test_several_branches_without_a_choice_are_listed(dp_calc, two_branches):
+    status, out, _ = dp_calc("info", two_branches)
+    assert status == 0
+    assert "head           Water\n  head           Ice\n" in out
+    assert "--head NAME" in out
 
 
 @pytest.mark.parametrize(

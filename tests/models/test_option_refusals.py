@@ -47,6 +47,8 @@ ILLEGAL = [
     ("n_atten_head=3", {"n_atten_head": 3}),
     ("n_atten_head=5", {"n_atten_head": 5, "n_focus": 2, "atten_f_mix": True}),
     ("ffn_blocks=0", {"ffn_blocks": 0}),
+    ("n_blocks=10000000", {"n_blocks": 10**7}),
+    ("channels=1000000000", {"channels": 10**9}),
     ("readout_layers=0", {"readout_layers": 0}),
     ("block_attn_res='dependent'", {"full_attn_res": "independent",
                                     "block_attn_res": "dependent"}),

@@ -253,3 +253,8 @@ def test_default_strides_divide_every_whole_width(width, dtype):
         domain = Domain.from_range(lower, width, two_sided=two_sided)
         assert domain.middle == rows
         assert Domain.from_info(domain.info(dtype), two_sided, domain.rows)
+
+
+def test_a_table_that_would_fill_the_memory_is_refused():
+    with pytest.raises(ValueError, match="choose larger ones"):
+        Domain.from_range(0.0, 1.0, two_sided=False, stride=1e-9)
