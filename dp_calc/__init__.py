@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .calculator import DP
-    from .models import load_model
+    from .placement import load_model
     from .settings import Settings
 
 __all__ = ["DP", "Settings", "__version__", "load_model"]
 
-_HOME = {"DP": ".calculator", "Settings": ".settings", "load_model": ".models"}
+_HOME = {"DP": ".calculator", "Settings": ".settings", "load_model": ".placement"}
 
 
 def __getattr__(name: str) -> Any:

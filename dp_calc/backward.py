@@ -9,7 +9,7 @@ from torch import nn
 from .models import EdgeList, StreamExecutor, make_cohorts
 from .settings import Settings
 
-__all__ = ["Backward", "choose_backward"]
+__all__ = ["Backward", "check_backward", "choose_backward"]
 
 _CHUNK = 256
 """Atoms at a time in the streaming backward; a Neo-sized model needs about 1 MB each."""
@@ -42,6 +42,19 @@ class Backward:
         return stream
 
 
+def check_backward(model: nn.Module, settings: Settings) -> None:
+    """Refuse a streaming backward of a model that has none.
+
+    Raises:
+        ValueError: saying what to use.
+    """
+    if settings.backward == "stream" and not hasattr(model, "bytes_per_edge"):
+        raise ValueError(
+            f'backward="stream" is not offered for {model.architecture} models; use '
+            '"native" or "auto"'
+        )
+
+
 def choose_backward(model: nn.Module, settings: Settings, edges: EdgeList) -> Backward:
     """Decide for one structure.
 
@@ -50,15 +63,8 @@ def choose_backward(model: nn.Module, settings: Settings, edges: EdgeList) -> Ba
         settings: ``backward`` asks for one kind or leaves the choice.
         edges: of the structure.
 
-    Raises:
-        ValueError: a streaming backward is asked for and the model has none.
     """
     if settings.backward != "auto":
-        if settings.backward == "stream" and not hasattr(model, "bytes_per_edge"):
-            raise ValueError(
-                f'backward="stream" is not offered for {model.architecture} models; '
-                'use "native" or "auto"'
-            )
         return Backward(
             settings.backward, f'backward="{settings.backward}" was asked for'
         )

@@ -15,7 +15,8 @@ from ase.calculators.calculator import (
 from ase.outputs import Properties, all_outputs
 from torch import Tensor, nn
 
-from .engine import Engine
+from .backward import check_backward
+from .engine import Engine, plain_arithmetic
 from .hessian import hessian
 from .placement import open_model
 from .reading import Reader
@@ -126,6 +127,7 @@ class DP(Calculator):
                 *self.implemented_properties,
                 "magnetic_forces",
             ]
+        check_backward(self.model, self.settings)
         self._engine = Engine(self.model, self.settings)
         self._conditions: dict[str, Tensor] = {}
         self._atomic_virials: np.ndarray | None = None
@@ -188,7 +190,7 @@ class DP(Calculator):
         return self._embed(self.model.last_hidden, atoms)
 
     def _embed(self, function: Callable[..., Tensor], atoms: Atoms | None) -> np.ndarray:
-        with torch.inference_mode(False), torch.no_grad():
+        with plain_arithmetic(self.device), torch.no_grad():
             system = self._reader.read(self._given(atoms))
             values = function(system.types, system.edges, system.conditions)
         if not values.isfinite().all():
@@ -203,7 +205,7 @@ class DP(Calculator):
         Symmetric, as ``VibrationsData.from_2d`` of ASE takes it; float32 models give it
         to float32 accuracy. ``progress``: a bar on stderr. See :meth:`get_descriptors`.
         """
-        with torch.inference_mode(False):
+        with plain_arithmetic(self.device):
             system = self._reader.read(self._given(atoms))
             return hessian(self.model, system, progress).cpu().numpy()
 
@@ -216,8 +218,7 @@ class DP(Calculator):
     def _evaluate(self, atoms: Atoms) -> None:
         # An error below must leave no results of an earlier structure behind.
         self.reset()
-        # The backward pass keeps its inputs, which it may not within inference mode.
-        with torch.inference_mode(False):
+        with plain_arithmetic(self.device):
             system = self._reader.read(atoms)
             outputs = self._engine.evaluate(system.types, system.edges, system.conditions)
         self.atoms = atoms.copy()

@@ -1,6 +1,7 @@
 """One evaluation of a model: energies forward, everything else by one backward pass."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from .backward import Backward, choose_backward
 from .models import EdgeList
 from .settings import Settings
 
-__all__ = ["Engine", "Outputs"]
+__all__ = ["Engine", "Outputs", "plain_arithmetic"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,13 @@ class Outputs:
     def virial(self) -> Tensor:
         """Virial ``-dE/dstrain`` in eV, (3, 3)."""
         return self.atomic_virials.sum(0)
+
+
+@contextmanager
+def plain_arithmetic(device: torch.device) -> Iterator[None]:
+    """Shut out modes of the caller that would change numbers or forbid derivatives."""
+    with torch.inference_mode(False), torch.autocast(device.type, enabled=False):
+        yield
 
 
 class Engine:

@@ -143,14 +143,14 @@ class _AseListSearch:
             self.list.update(pbc, cell, positions)
 
     def _refuse_gaps(self, rcut: float) -> None:
-        radii = self.primitive.cutoffs - self.primitive.skin
+        radii = np.asarray(self.primitive.cutoffs, dtype=float) - self.primitive.skin
         if np.ndim(radii) != 1 or self.primitive.use_scaled_positions:
             raise ValueError(
                 "neighbor_list must have one cutoff radius per atom and must not use "
                 "scaled positions"
             )
         # Two spheres must touch across the cutoff; the skin is used up by moving atoms.
-        if 2 * radii.min(initial=np.inf) < rcut * (1 - 1e-12):
+        if not (2 * radii >= rcut * (1 - 1e-12)).all():
             raise ValueError(
                 f"neighbor_list finds pairs up to {2 * radii.min():g} Å only, but this "
                 f"model needs {rcut:g} Å; give every atom a cutoff of {rcut / 2:g} Å"

@@ -5,11 +5,36 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from .models import load_model
+from . import models
 
-__all__ = ["open_model", "pick_device", "pick_dtype"]
+__all__ = ["load_model", "open_model", "pick_device", "pick_dtype"]
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+def load_model(
+    path: str | Path,
+    head: str | None = None,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | str | None = None,
+) -> nn.Module:
+    """Load the bare model of a checkpoint.
+
+    Args:
+        path: the ``.pt`` file, or the name of a released model.
+        head: branch of a multi-task file, by name or alias.
+        device: like ``"cpu"`` or ``"cuda:0"``; None is CUDA if available, else the CPU.
+        dtype: ``"float32"`` or ``"float64"``; None is the checkpoint's own.
+
+    Returns:
+        The model with frozen parameters: ``model(types, edges)`` gives the energy of each
+        atom in eV, (N,) float64.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it cannot be used, or the device or precision cannot be had.
+    """
+    return models.load_model(path, head, pick_device(device), pick_dtype(dtype))
 
 
 def open_model(
@@ -33,9 +58,14 @@ def open_model(
     """
     dtype = pick_dtype(dtype)
     if isinstance(model, str | Path):
-        return load_model(model, head, pick_device(device), dtype)
+        return load_model(model, head, device, dtype)
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a path or a loaded model, not {model!r}")
+    if not hasattr(model, "type_map") or not hasattr(model, "rcut"):
+        raise TypeError(
+            "model must be a path or a model from load_model, not a "
+            f"{type(model).__name__}"
+        )
     # Moving or casting it would change an object that is the caller's.
     given = {
         "head": head is not None,

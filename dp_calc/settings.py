@@ -149,7 +149,7 @@ def _is_number(value: Any, kind: type = Real) -> bool:
 
 def _kind(model: nn.Module | None) -> str:
     architecture = getattr(model, "architecture", "DPA4")
-    return architecture if architecture == "DPA4" else f"{architecture} without tables"
+    return architecture if architecture == "DPA4" else f"uncompressed {architecture}"
 
 
 def _precision(model: nn.Module) -> str:

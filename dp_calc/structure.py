@@ -12,6 +12,9 @@ from torch import Tensor
 
 __all__ = ["Structure", "element_types", "why_no_stress"]
 
+_FLATTEST = 1e-9
+"""Volume of a cell over that of its edges' box; flatter ones are mistakes."""
+
 _FARTHEST = 1e10
 """Å. Beyond it a float64 no longer resolves the length of a bond."""
 
@@ -111,12 +114,18 @@ def why_no_stress(atoms: Atoms) -> str | None:
     """Reason why a structure has no stress, or None where it has one."""
     if not atoms.pbc.any():
         return "stress needs a periodic structure, but no axis of this one is periodic"
-    if np.linalg.matrix_rank(np.array(atoms.cell)) < 3:
+    if _flatness(np.array(atoms.cell)) < _FLATTEST:
         return (
             "stress is a force per area and needs a cell with a volume, but the three "
             "vectors of this cell span none; give open axes a vector too"
         )
     return None
+
+
+def _flatness(cell: np.ndarray) -> float:
+    """Volume of a cell over that of a box with the same edges."""
+    box = np.linalg.norm(cell, axis=1).prod()
+    return abs(np.linalg.det(cell)) / box if box > 0 else 0.0
 
 
 def _look_up_types(numbers: np.ndarray, types: Mapping[str, int]) -> np.ndarray:

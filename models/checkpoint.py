@@ -102,7 +102,8 @@ def _load(path: Path) -> Any:
     if not path.exists():
         raise FileNotFoundError(f"there is no model file {path}")
     if not path.is_file():
-        raise ValueError(f"{path} is a folder; give the checkpoint file (.pt) in it")
+        kind = "a folder" if path.is_dir() else "no regular file"
+        raise ValueError(f"{path} is {kind}; give a checkpoint file (.pt)")
     reason = why_not_pytorch(path)
     if reason:
         raise ValueError(f"{path} {reason}")

@@ -102,7 +102,8 @@ def make_cohorts(edges: EdgeList, capacity: int, dtype: torch.dtype) -> list[Coh
 
     Args:
         edges: the edges, sorted by destination.
-        capacity: slots of a cohort, a multiple of ``TILE``; more where one atom needs it.
+        capacity: slots of a cohort, a multiple of ``TILE``; more where one atom needs it,
+            fewer where there are fewer edges.
         dtype: precision of the model.
 
     Returns:
@@ -110,7 +111,9 @@ def make_cohorts(edges: EdgeList, capacity: int, dtype: torch.dtype) -> list[Coh
     """
     degree = edges.row_ptr.diff().cpu()
     tiles_of_atom = (degree + TILE - 1) // TILE
-    n_tiles = max(capacity // TILE, int(tiles_of_atom.max()))
+    # No larger than needed: padding costs time and memory like edges do.
+    n_tiles = min(capacity // TILE, int(tiles_of_atom.sum()))
+    n_tiles = max(n_tiles, int(tiles_of_atom.max()), 1)
     cohort_of_atom, first_tile = _pack(tiles_of_atom, n_tiles)
     n_cohorts = int(cohort_of_atom.max()) + 1
     slots = _fill(edges, degree, cohort_of_atom, first_tile, n_tiles, n_cohorts)

@@ -5,6 +5,7 @@ wrong usage answer at once.
 """
 
 import argparse
+import io
 import os
 import sys
 import warnings
@@ -30,6 +31,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         Exit status: 0 if all went well, 1 if something could not be computed, 2 if the
         input was refused.
     """
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal without Å shows a question mark instead of losing a result.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         return _run(argv)
     except BrokenPipeError:
@@ -53,12 +58,14 @@ def _run(argv: Sequence[str] | None) -> int:
             return args.run(args)
     finally:
         # Here and not at exit, where a reader that is gone could not be told from a bug.
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="dp-calc", description="Evaluate DPA4 interatomic potentials through ASE."
+        prog="dp-calc",
+        description="Evaluate DPA4 and classic DeePMD potentials through ASE.",
     )
     parser.add_argument("--version", action=_ShowVersion)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)

@@ -1,6 +1,7 @@
 """Output files: checked before anything runs, and complete or not there at all."""
 
 import os
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,11 +34,21 @@ def check_output(
         )
     if path.exists() and not path.is_file():
         raise ValueError(f"the output {path} is not a file; give another name")
-    if not os.access(path.resolve().parent, os.W_OK):
-        raise ValueError(f"the folder {path.resolve().parent} may not be written to")
+    _try_folder(path.resolve().parent)
     for given in inputs:
         if path.exists() and given.exists() and path.samefile(given):
             raise ValueError(f"the output {path} would overwrite an input; rename it")
+
+
+def _try_folder(folder: Path) -> None:
+    """Write a file that is gone at once: permissions alone do not tell."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"nothing can be written to {folder}: {error.strerror}"
+        ) from None
 
 
 @contextmanager

@@ -63,7 +63,7 @@ def test_import_is_light():
 
 def test_public_names():
     assert dp_calc.__version__
-    assert dp_calc.load_model is dp_calc.models.load_model
+    assert dp_calc.load_model is dp_calc.placement.load_model
     assert {"DP", "Settings", "load_model", "__version__"} <= set(dir(dp_calc))
     with pytest.raises(AttributeError, match="no attribute 'Dp'"):
         _ = dp_calc.Dp
