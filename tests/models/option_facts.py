@@ -101,7 +101,8 @@ def _of_blocks(d: dict[str, Any]) -> dict[str, Any]:
         "exact_rcut": float(np.float32(d["rcut"])) == d["rcut"],
         "another_activation": d["activation_function"] != "silu",
         "extra_readout": d["extra_node_l"] > 0 and d["so3_readout"] != "none",
-        "auto_readout": d["so3_readout"] != "none" and d["ffn_neurons"] == 0,
+        "auto_readout": d["so3_readout"] != "none" and _automatic_width_shows(d),
+        "auto_gated": _automatic_width_shows(d) and len(degrees) > 0,
     }
 
 
@@ -112,6 +113,12 @@ def _schedule(d: dict[str, Any]) -> tuple[list[int], list[int]]:
     if orders is None:
         orders = [l if d["mmax"] is None else min(d["mmax"], l) for l in degrees]
     return degrees, orders
+
+
+def _automatic_width_shows(d: dict[str, Any]) -> bool:
+    """Whether the automatic widths with and without GLU are not the same."""
+    with_glu, without = -(-8 * d["channels"] // 96), -(-4 * d["channels"] // 32)
+    return d["ffn_neurons"] == 0 and with_glu != without
 
 
 def _is_mixed(d: dict[str, Any]) -> bool:
