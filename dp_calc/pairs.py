@@ -107,10 +107,12 @@ class _AseListSearch:
             )
         self.list = neighbor_list
         self.primitive = getattr(neighbor_list, "nl", neighbor_list)
-        self._refuse_gaps(rcut)
+        self.rcut = rcut
+        self._refuse_gaps()
 
     def __call__(self, structure: Structure, reach: float) -> Pairs:
         n_atoms = len(structure.positions)
+        self._refuse_gaps()  # again: the object is the caller's and may have changed
         if len(self.primitive.cutoffs) != n_atoms:
             raise ValueError(
                 f"neighbor_list was made for {len(self.primitive.cutoffs)} atoms, but "
@@ -142,7 +144,8 @@ class _AseListSearch:
         else:
             self.list.update(pbc, cell, positions)
 
-    def _refuse_gaps(self, rcut: float) -> None:
+    def _refuse_gaps(self) -> None:
+        rcut = self.rcut
         radii = np.asarray(self.primitive.cutoffs, dtype=float) - self.primitive.skin
         if np.ndim(radii) != 1 or self.primitive.use_scaled_positions:
             raise ValueError(

@@ -37,6 +37,14 @@ def test_neighbour_lists_with_whole_numbers_for_radii():
         DP(water_model(), neighbor_list=NeighborList([np.nan] * 3), device="cpu")
 
 
+def test_a_neighbour_list_that_was_shrunk_later_is_refused():
+    neighbours = NeighborList([3.0] * 3, bothways=True)
+    calc = DP(water_model(), neighbor_list=neighbours, device="cpu")
+    neighbours.nl.cutoffs[:] = 1.0
+    with pytest.raises(ValueError, match="finds pairs up to"):
+        calc.get_property("energy", molecule("H2O"))
+
+
 def test_load_model_takes_names_and_refuses_in_a_sentence():
     model = load_model(water_model(), device="cpu", dtype="float64")
     assert model.dtype == torch.float64
