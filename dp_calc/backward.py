@@ -62,7 +62,6 @@ def choose_backward(model: nn.Module, settings: Settings, edges: EdgeList) -> Ba
         model: the model; only one with ``bytes_per_edge`` can be streamed.
         settings: ``backward`` asks for one kind or leaves the choice.
         edges: of the structure.
-
     """
     if settings.backward != "auto":
         return Backward(

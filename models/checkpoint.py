@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .errors import SeveralHeadsError
 from .file_kind import why_not_pytorch
 from .lora import fold_adapters
 
@@ -83,19 +84,6 @@ def read_checkpoint(path: str | Path, head: str | None = None) -> Checkpoint:
     _check_options(branches[name], path)
     tensors = fold_adapters(tensors, str(path))
     return Checkpoint(path, name, tuple(branches), branches[name], tensors, own_format)
-
-
-def read_heads(path: str | Path) -> dict[str, str]:
-    """Branch of each name and alias that ``read_checkpoint`` takes as ``head``.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        OSError: it cannot be opened.
-        ValueError: it is not a training checkpoint.
-    """
-    path = Path(path).resolve()
-    _, params = _state_and_params(_load(path), path)
-    return _names_and_aliases(_branches(params, path), path)
 
 
 def _load(path: Path) -> Any:
@@ -182,8 +170,8 @@ def _select_branch(branches: dict[str, dict], head: str | None, path: Path) -> s
             return names["Default"]
         if len(branches) == 1:
             return next(iter(branches))
-        raise ValueError(
-            f"{path} holds several heads; choose one with head=...: {listed}"
+        raise SeveralHeadsError(
+            f"{path} holds several heads; choose one with head=...: {listed}", names
         )
     if head in names:
         return names[head]

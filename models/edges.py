@@ -1,6 +1,7 @@
 """Directed edges of a neighbour graph: the contract between every layer."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -90,7 +91,7 @@ class EdgeList:
             self.src[keep], self.dst[keep], self.vec[keep], self.n_atoms
         )
 
-    @property
+    @cached_property
     def _in_order(self) -> Tensor:
         return torch.arange(self.n_edges, device=self.src.device)
 

@@ -39,14 +39,13 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     from .. import DP
-    from ..models.checkpoint import read_heads
+    from ..models.errors import SeveralHeadsError
 
-    if args.head is None and args.model.is_file():
-        heads = read_heads(args.model)
-        if len(set(heads.values())) > 1 and "Default" not in heads:
-            print_fields(_heads_fields(args.model, heads))
-            return 0
-    print_fields(model_fields(DP(args.model, head=args.head)))
+    try:
+        fields = model_fields(DP(args.model, head=args.head))
+    except SeveralHeadsError as error:
+        fields = _heads_fields(args.model, error.heads)
+    print_fields(fields)
     return 0
 
 

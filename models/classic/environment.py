@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..edges import EdgeList
+from ..exclusions import active_pairs
 from .config import DescriptorConfig
 from .slots import Slots
 
@@ -84,9 +85,7 @@ class Environment(nn.Module):
         n_rows = 1 if config.kind == "se_e2_r" else 4
         self.mean = nn.Buffer(torch.empty(config.ntypes, n_rows, device="meta"))
         self.stddev = nn.Buffer(torch.empty(config.ntypes, n_rows, device="meta"))
-        excluded = torch.zeros(config.ntypes, config.ntypes, dtype=torch.bool)
-        for a, b in config.exclude_types:
-            excluded[a, b] = excluded[b, a] = True
+        excluded = ~active_pairs(config.ntypes, config.exclude_types)
         self.excluded = nn.Buffer(excluded, persistent=False)
         self.sel = nn.Buffer(torch.tensor(config.sel), persistent=False)
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..edges import EdgeList
+from ..exclusions import active_pairs, active_types
 from ..inputs import InputSpec
 from .config import ModelConfig
 from .dpa1 import DPA1, DPA1Concat
@@ -62,7 +63,8 @@ class ClassicModel(nn.Module):
         # Both energy biases stay in float64 whatever the precision of the weights.
         self.fitting_bias = nn.Buffer(torch.empty(ntypes, 1, device="meta"))
         self.out_bias = nn.Buffer(torch.empty(1, ntypes, 1, device="meta"))
-        active, pairs = _exclusion_masks(config)
+        active = active_types(ntypes, config.atom_exclude_types)
+        pairs = active_pairs(ntypes, config.pair_exclude_types)
         self.active_type = nn.Buffer(active, persistent=False)
         self.active_pair = nn.Buffer(pairs, persistent=False)
 
@@ -134,14 +136,3 @@ class ClassicModel(nn.Module):
         """
         descriptor = self.descriptors(types, edges)
         return self.fitting.last_hidden(descriptor, types, conditions or {})
-
-
-def _exclusion_masks(config: ModelConfig) -> tuple[Tensor, Tensor]:
-    """Types whose energy counts, (T,), and ordered pairs that form edges, (T, T)."""
-    ntypes = config.descriptor.ntypes
-    active = torch.ones(ntypes, dtype=torch.float64)
-    active[list(config.atom_exclude_types)] = 0
-    pairs = torch.ones(ntypes, ntypes, dtype=torch.bool)
-    for a, b in config.pair_exclude_types:
-        pairs[a, b] = pairs[b, a] = False
-    return active, pairs

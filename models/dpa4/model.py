@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..edges import EdgeList
+from ..exclusions import active_pairs, active_types
 from ..execution import NativeExecutor
 from ..inputs import InputSpec
 from .bridging import ZBLPotential
@@ -41,7 +42,8 @@ class DPA4Model(nn.Module):
         bridged = config.descriptor.bridging is not None
         self.shortest_distance = 0.0 if bridged else 1e-3
         ntypes = len(config.type_map)
-        active, pairs = _exclusion_masks(config)
+        active = active_types(ntypes, config.atom_exclude_types)
+        pairs = active_pairs(ntypes, config.pair_exclude_types)
         self.active_type = nn.Buffer(active, persistent=False)
         self.active_pair = nn.Buffer(pairs, persistent=False)
         self.descriptor = Descriptor(config.descriptor)
@@ -138,14 +140,3 @@ class DPA4Model(nn.Module):
         if not self.config.pair_exclude_types:
             return edges
         return edges.select(self.active_pair[types[edges.src], types[edges.dst]])
-
-
-def _exclusion_masks(config: ModelConfig) -> tuple[Tensor, Tensor]:
-    """Types whose energy counts, (T,), and ordered pairs that form edges, (T, T)."""
-    ntypes = len(config.type_map)
-    active = torch.ones(ntypes, dtype=torch.float64)
-    active[list(config.atom_exclude_types)] = 0
-    pairs = torch.ones(ntypes, ntypes, dtype=torch.bool)
-    for a, b in config.pair_exclude_types:
-        pairs[a, b] = pairs[b, a] = False
-    return active, pairs
