@@ -2,20 +2,22 @@
 
 The edges of a destination fill tiles of ``TILE`` slots, the last one padded. A cohort is
 a fixed number of tiles, so that one shape serves any number of atoms and edges; sums over
-a tile are dense, and tiles are added up per destination by a small matrix product. Every
-sum has a fixed order.
+a tile are dense, and the tiles of a destination, which are neighbours, are added up in
+order. Every sum has a fixed order.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from ..kernels.segment import gather, segment_sum
 from .edges import EdgeList
 
-__all__ = ["TILE", "Cohort", "CohortLayout", "make_cohorts"]
+__all__ = ["TILE", "Cohort", "CohortLayout", "Cohorts", "make_cohorts"]
 
 TILE = 16  # slots; diamond has 158 edges per atom at 6 Å, so 1 % of the slots are padding
 
@@ -24,15 +26,14 @@ class CohortLayout:
     """Sums over the edges of each destination row of one cohort.
 
     Args:
-        tile_row: row of each tile, (tiles,), int64, in 0..tiles - 1.
-        real: 1 for slots that hold an edge and 0 for padding, (tiles * TILE,).
+        tile_row: row of each tile, (T,), int64, non-decreasing, in 0..R - 1.
+        tile_ptr: first tile of each row and the end, (R + 1,).
+        real: 1 for slots that hold an edge and 0 for padding, (T * TILE,).
     """
 
-    def __init__(self, tile_row: Tensor, real: Tensor):
-        self.tile_row, self.real = tile_row, real
-        rows = torch.arange(len(tile_row), device=tile_row.device)
-        # (rows, tiles): which tiles belong to a row.
-        self.belongs = (rows[:, None] == tile_row[None, :]).to(real.dtype)
+    def __init__(self, tile_row: Tensor, tile_ptr: Tensor, real: Tensor):
+        self.tile_row, self.tile_ptr, self.real = tile_row, tile_ptr, real
+        self._in_order = torch.arange(len(tile_row), device=tile_row.device)
 
     def sum_at_dst(self, values: Tensor) -> Tensor:
         """Slots (S, ...) -> rows (R, ...)."""
@@ -47,118 +48,160 @@ class CohortLayout:
 
     def at_dst(self, rows: Tensor) -> Tensor:
         """Rows (R, ...) -> slots (S, ...)."""
-        tiles = torch.tensordot(self.belongs.T, rows, dims=1)
+        tiles = gather(rows, self.tile_row, self._in_order, self.tile_ptr)
         return tiles[:, None].expand(-1, TILE, *rows.shape[1:]).flatten(0, 1)
 
     def largest_at_dst(self, values: Tensor, start: Tensor) -> Tensor:
         """Largest value of each row and ``start``, (S, K), (K,) -> (R, K)."""
         values = values.detach().masked_fill(self.real[:, None] == 0, -torch.inf)
         of_tile = values.unflatten(0, (-1, TILE)).amax(1)
-        elsewhere = (self.belongs == 0)[:, :, None]
-        of_row = of_tile[None].masked_fill(elsewhere, -torch.inf).amax(1)
-        return torch.maximum(of_row, start.detach())
+        index = self.tile_row[:, None].expand_as(of_tile)
+        start = start.detach().expand(len(self.tile_ptr) - 1, -1)
+        return start.scatter_reduce(0, index, of_tile, "amax", include_self=True)
 
     def _add_tiles(self, tiles: Tensor) -> Tensor:
-        return torch.tensordot(self.belongs, tiles, dims=1)
+        return segment_sum(tiles, self.tile_row, self._in_order, self.tile_ptr)
 
 
 @dataclass(frozen=True)
 class Cohort:
-    """Some destinations with all their edges.
+    """Some destinations with all their edges: S slots in T tiles, at most T rows.
 
     Attributes:
         edge: edge in each slot, (S,); padding has the number of edges.
         src: source atom of each slot, (S,); padding has atom 0.
-        atoms: destination of each row, (R,); padding has the number of atoms.
-        tile_row: row of each tile, (tiles,).
+        atoms: destination of each row, (T,); padding has the number of atoms.
+        tile_row: row of each tile, (T,), non-decreasing.
+        tile_ptr: first tile of each row and the end, (T + 1,).
         real: 1 or 0 for each slot, (S,), in the precision of the model.
+        by_source: slots ordered by source, (S,).
+        sources: distinct sources in order, (U,); padding has the number of atoms.
+        source_ptr: start of each source's run in ``by_source`` and the end, (U + 1,).
     """
 
     edge: Tensor
     src: Tensor
     atoms: Tensor
     tile_row: Tensor
+    tile_ptr: Tensor
     real: Tensor
-
-    @cached_property
-    def by_source(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Distinct sources (U,), slots ordered by source, start of each run (U + 1,)."""
-        order = torch.argsort(self.src, stable=True)
-        sources, counts = torch.unique_consecutive(self.src[order], return_counts=True)
-        start = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-        return sources, order, start
+    by_source: Tensor
+    sources: Tensor
+    source_ptr: Tensor
 
     def add_at_src(self, total: Tensor, values: Tensor) -> None:
-        """Add the slots (S, ...) to the rows of their sources in ``total``, (N, ...)."""
-        sources, order, start = self.by_source
+        """Add the slots (S, ...) to the rows of their sources in ``total``, (N + 1, ...)."""
         flat = values.reshape(len(values), -1)
-        sums = embedding_bag(order, flat, start, mode="sum", include_last_offset=True)
-        # No source appears twice here, so the order of additions is fixed.
-        total.index_add_(0, sources, sums.reshape(-1, *total.shape[1:]))
+        sums = embedding_bag(
+            self.by_source, flat, self.source_ptr, mode="sum", include_last_offset=True
+        )
+        # Only the padding, which has no slots, appears twice here: a fixed order.
+        total.index_add_(0, self.sources, sums.reshape(-1, *total.shape[1:]))
 
 
-def make_cohorts(edges: EdgeList, capacity: int, dtype: torch.dtype) -> list[Cohort]:
+@dataclass(frozen=True)
+class Cohorts:
+    """Cohorts of one size: the tensors of ``Cohort`` with their number in front."""
+
+    stacked: Cohort
+
+    def __len__(self) -> int:
+        return len(self.stacked.edge)
+
+    def __iter__(self) -> Iterator[Cohort]:
+        columns = (x.unbind() for x in vars(self.stacked).values())
+        return (Cohort(*rows) for rows in zip(*columns, strict=True))
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Number of cohorts, slots in each, sources in each."""
+        return *self.stacked.edge.shape, self.stacked.sources.shape[1]
+
+
+def make_cohorts(
+    edges: EdgeList, capacity: int, dtype: torch.dtype, fixed: bool = False
+) -> Cohorts:
     """Pack all destinations that have edges into cohorts, in order.
 
     Args:
         edges: the edges, sorted by destination.
-        capacity: slots of a cohort, a multiple of ``TILE``; more where one atom needs it,
-            fewer where there are fewer edges.
+        capacity: slots of a cohort, a multiple of ``TILE``; more where one atom needs it.
         dtype: precision of the model.
+        fixed: never fewer slots than that, though there be fewer edges.
 
     Returns:
         At least one cohort, all of the same size.
     """
-    degree = edges.row_ptr.diff().cpu()
-    tiles_of_atom = (degree + TILE - 1) // TILE
-    # No larger than needed: padding costs time and memory like edges do.
-    n_tiles = min(capacity // TILE, int(tiles_of_atom.sum()))
-    n_tiles = max(n_tiles, int(tiles_of_atom.max()), 1)
-    cohort_of_atom, first_tile = _pack(tiles_of_atom, n_tiles)
-    n_cohorts = int(cohort_of_atom.max()) + 1
-    slots = _fill(edges, degree, cohort_of_atom, first_tile, n_tiles, n_cohorts)
-    device = edges.src.device
-    padded_src = torch.cat([edges.src, edges.src.new_zeros(1)])
-    cohorts = []
-    for edge, atoms, tile_row in zip(*slots, strict=True):
-        edge, atoms, tile_row = (x.to(device) for x in (edge, atoms, tile_row))
-        real = (edge < edges.n_edges).to(dtype)
-        cohorts.append(Cohort(edge, padded_src[edge], atoms, tile_row, real))
-    return cohorts
+    degree = edges.row_ptr.diff().cpu().numpy()
+    tiles_of_atom = -(-degree // TILE)
+    n_tiles = capacity // TILE
+    if not fixed:  # padding costs time and memory like edges do
+        n_tiles = min(n_tiles, int(tiles_of_atom.sum()))
+    n_tiles = max(n_tiles, int(tiles_of_atom.max(initial=0)), 1)
+    cohort, first_tile, row = _pack(tiles_of_atom, n_tiles)
+    n_cohorts = int(cohort.max(initial=0)) + 1
+    place = [torch.as_tensor(x).to(edges.src.device) for x in (cohort, first_tile, row)]
+    return Cohorts(_fill(edges, *place, (n_cohorts, n_tiles), dtype))
 
 
-def _pack(tiles_of_atom: Tensor, n_tiles: int) -> tuple[Tensor, Tensor]:
-    """Cohort of each atom and its first tile there, filled greedily in order."""
-    cohort_of_atom, first_tile = [], []
-    cohort, used = 0, 0
-    for tiles in tiles_of_atom.tolist():
-        if used + tiles > n_tiles:
-            cohort, used = cohort + 1, 0
-        cohort_of_atom.append(cohort)
-        first_tile.append(used)
-        used += tiles
-    return torch.tensor(cohort_of_atom), torch.tensor(first_tile)
+def _pack(tiles_of_atom: np.ndarray, n_tiles: int) -> tuple[np.ndarray, ...]:
+    """Cohort, first tile and row of each atom, filled greedily in order.
+
+    Atoms without edges take no row; what is given for them means nothing.
+    """
+    end = np.cumsum(tiles_of_atom)
+    first = [0]  # atom that opens each cohort
+    while True:
+        used = end[first[-1] - 1] if first[-1] else 0
+        following = int(np.searchsorted(end, used + n_tiles, side="right"))
+        if following >= len(end):
+            break
+        first.append(following)
+    first = np.array(first)
+    cohort = np.searchsorted(first, np.arange(len(end)), side="right") - 1
+    before = np.concatenate([[0], end])[first]
+    first_tile = end - tiles_of_atom - before[cohort]
+    rank = np.cumsum(tiles_of_atom > 0)
+    rank_before = np.concatenate([[0], rank])[first]
+    return cohort, first_tile, rank - 1 - rank_before[cohort]
 
 
-def _fill(edges, degree, cohort_of_atom, first_tile, n_tiles, n_cohorts):
-    """Edge of each slot, atom of each row, row of each tile, per cohort."""
-    start = edges.row_ptr[:-1].cpu()
-    dst = torch.repeat_interleave(torch.arange(edges.n_atoms), degree)
-    slot = first_tile[dst] * TILE + torch.arange(edges.n_edges) - start[dst]
-    edge = torch.full((n_cohorts, n_tiles * TILE), edges.n_edges)
-    edge[cohort_of_atom[dst], slot] = torch.arange(edges.n_edges)
-    # Row = rank of the atom among those with edges in its cohort.
-    busy = degree > 0
-    rank = torch.zeros_like(degree)
-    rank[busy] = torch.arange(int(busy.sum()))
-    first = torch.full((n_cohorts,), 2**62).scatter_reduce(
-        0, cohort_of_atom[busy], rank[busy], "amin"
+def _fill(
+    edges: EdgeList,
+    cohort: Tensor,
+    first_tile: Tensor,
+    row: Tensor,
+    shape: tuple[int, int],
+    dtype: torch.dtype,
+) -> Cohort:
+    """All tensors of ``Cohort``, given where the edges of each atom go."""
+    n_cohorts, n_tiles = shape
+    dst, number = edges.dst, torch.arange(edges.n_edges, device=edges.dst.device)
+    slot = first_tile[dst] * TILE + number - edges.row_ptr[dst]
+    edge = number.new_full((n_cohorts, n_tiles * TILE), edges.n_edges)
+    edge[cohort[dst], slot] = number
+    atoms = number.new_full(shape, edges.n_atoms)
+    atoms[cohort[dst], row[dst]] = dst
+    # Tiles that nobody uses come last and go to the last row.
+    tile_row = number.new_full(shape, n_tiles - 1)
+    tile_row[cohort[dst], slot // TILE] = row[dst]
+    rows = torch.arange(n_tiles + 1, device=dst.device).expand(n_cohorts, -1)
+    tile_ptr = torch.searchsorted(tile_row, rows.contiguous())
+    src = torch.cat([edges.src, edges.src.new_zeros(1)])[edge]
+    real = (edge < edges.n_edges).to(dtype)
+    return Cohort(
+        edge, src, atoms, tile_row, tile_ptr, real, *_by_source(src, edges.n_atoms)
     )
-    row = rank - first[cohort_of_atom]
-    atoms = torch.full((n_cohorts, n_tiles), edges.n_atoms)
-    atoms[cohort_of_atom[busy], row[busy]] = torch.arange(edges.n_atoms)[busy]
-    # Unused tiles hold padding only; any row does for them.
-    tile_row = torch.full((n_cohorts, n_tiles), n_tiles - 1)
-    tile = slot // TILE
-    tile_row[cohort_of_atom[dst], tile] = row[dst]
-    return edge, atoms, tile_row
+
+
+def _by_source(src: Tensor, n_atoms: int) -> tuple[Tensor, Tensor, Tensor]:
+    """``by_source``, ``sources`` and ``source_ptr`` of ``Cohort`` from (n, S) sources."""
+    n_cohorts, n_slots = src.shape
+    src, by_source = torch.sort(src, dim=1, stable=True)
+    opens = torch.ones_like(src, dtype=torch.bool)
+    opens[:, 1:] = src[:, 1:] != src[:, :-1]
+    run = opens.cumsum(1) - 1
+    width = int(run[:, -1].max()) + 1
+    sources = src.new_full((n_cohorts, width), n_atoms).scatter_(1, run, src)
+    numbers = torch.arange(width + 1, device=src.device).expand(n_cohorts, -1)
+    return by_source, sources, torch.searchsorted(run, numbers.contiguous())

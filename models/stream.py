@@ -6,14 +6,14 @@ atoms, not with edges times layers. First derivatives only: asking for more is a
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import torch
 from torch import Tensor
 
-from .cohorts import Cohort, CohortLayout
+from .cohorts import Cohort, CohortLayout, Cohorts
 from .edges import EdgeList
 from .execution import EdgeFunction, EdgeView
+from .pieces import EagerRunner, EdgePiece, Runner
 
 __all__ = ["StreamExecutor"]
 
@@ -27,22 +27,24 @@ class StreamExecutor:
         cohorts: from ``make_cohorts(edges, ...)``.
         chunk: atoms at a time.
         far: length in Å of the vectors of padding slots, beyond the cutoff.
+        runner: what evaluates the pieces.
     """
 
     def __init__(
         self,
         edges: EdgeList,
         view: Callable[[CohortLayout, Tensor], EdgeView],
-        cohorts: list[Cohort],
+        cohorts: Cohorts,
         chunk: int,
         far: float,
+        runner: Runner | None = None,
     ):
-        self.cohorts, self.chunk = cohorts, chunk
+        self.cohorts, self.chunk = list(cohorts), chunk
+        self.runner = runner or EagerRunner()
         self.source_gate: Tensor | None = None
         self._view = view
         self._n_atoms = edges.n_atoms
-        padding = edges.vec.new_tensor([[0.0, 0.0, far]])
-        self._vec = torch.cat([edges.vec, padding])
+        self._vec = torch.cat([edges.vec, _far_away(edges.vec, far)])
 
     def over_edges(
         self, function: EdgeFunction, src: Sequence[Tensor], dst: Sequence[Tensor]
@@ -50,47 +52,31 @@ class StreamExecutor:
         """See ``Executor``."""
         piece = EdgePiece(function, self._view, len(src), self.source_gate is not None)
         gate = [] if self.source_gate is None else [self.source_gate]
-        tensors = (*src, *gate, *dst)
-        return _OverEdges.apply(piece, self.cohorts, self._n_atoms, self._vec, *tensors)
+        run = (self.runner, piece, self.cohorts, self._n_atoms)
+        return _OverEdges.apply(run, self._vec, *src, *gate, *dst)
 
     def over_nodes(
         self, function: Callable[..., tuple[Tensor, ...]], *tensors: Tensor
     ) -> tuple[Tensor, ...]:
         """See ``Executor``."""
-        return _OverNodes.apply(function, self.chunk, *tensors)
+        return _OverNodes.apply((self.runner, function, self.chunk), *tensors)
 
 
-class EdgePiece:
-    """An edge function on one cohort, as a function of plain tensors.
-
-    Inputs: ``tile_row``, ``real``, ``vec`` (S, 3), then source rows (S, ...), the gate of
-    the sources where there is one, and destination rows (R, ...).
-    """
-
-    def __init__(self, function: EdgeFunction, view, n_src: int, gated: bool):
-        self.function, self.view = function, view
-        self.n_src, self.gated = n_src, gated
-        self.n_at_src = n_src + gated
-
-    def __call__(self, tile_row: Tensor, real: Tensor, vec: Tensor, *tensors: Tensor):
-        layout = CohortLayout(tile_row, real)
-        view = self.view(layout, vec)
-        if self.gated:
-            view.source_gate = tensors[self.n_src]
-        dst = [layout.at_dst(x) for x in tensors[self.n_at_src :]]
-        return self.function(view, tensors[: self.n_src], dst)
+def _far_away(vec: Tensor, far: float) -> Tensor:
+    """A vector for the padding, made on the device without a copy from the host."""
+    return torch.cat([vec.new_zeros(1, 2), vec.new_full((1, 1), far)], dim=1)
 
 
 class _OverEdges(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, piece: EdgePiece, cohorts, n_atoms, vec, *tensors):
-        ctx.piece, ctx.cohorts, ctx.n_atoms = piece, cohorts, n_atoms
+    def forward(ctx, run, vec, *tensors):
+        ctx.run = run
         ctx.save_for_backward(vec, *tensors)
+        runner, piece, cohorts, n_atoms = run
         totals = None
         for cohort in cohorts:
-            sums = piece(
-                cohort.tile_row, cohort.real, *_inputs(piece, cohort, vec, tensors)
-            )
+            inputs = _inputs(piece, cohort, vec, tensors)
+            sums = runner.run(piece, _fixed(cohort), inputs)
             if totals is None:  # one row more, for the padding
                 totals = [x.new_zeros(n_atoms + 1, *x.shape[1:]) for x in sums]
             for total, rows in zip(totals, sums, strict=True):
@@ -100,23 +86,26 @@ class _OverEdges(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *grads):
         _refuse_second_derivatives()
-        piece, (vec, *tensors) = ctx.piece, ctx.saved_tensors
+        (runner, piece, cohorts, n_atoms), (vec, *tensors) = ctx.run, ctx.saved_tensors
         n_src = piece.n_at_src
         grads = [torch.cat([g, g.new_zeros(1, *g.shape[1:])]) for g in grads]
         of_vec = torch.zeros_like(vec)
-        totals = [x.new_zeros(ctx.n_atoms + 1, *x.shape[1:]) for x in tensors]
-        for cohort in ctx.cohorts:
+        totals = [x.new_zeros(n_atoms + 1, *x.shape[1:]) for x in tensors]
+        for cohort in cohorts:
             inputs = _inputs(piece, cohort, vec, tensors)
             rows = [g.index_select(0, cohort.atoms) for g in grads]
-            fixed = partial(piece, cohort.tile_row, cohort.real)
-            vec_part, *parts = _differentiate(fixed, inputs, rows)
+            vec_part, *parts = runner.differentiate(piece, _fixed(cohort), inputs, rows)
             of_vec.index_copy_(0, cohort.edge, vec_part)
             for total, part in zip(totals[:n_src], parts[:n_src], strict=True):
                 cohort.add_at_src(total, part)
             for total, part in zip(totals[n_src:], parts[n_src:], strict=True):
                 total.index_copy_(0, cohort.atoms, part)
         of_vec[-1] = 0  # the padding slots wrote there
-        return None, None, None, of_vec, *(total[:-1] for total in totals)
+        return None, of_vec, *(total[:-1] for total in totals)
+
+
+def _fixed(cohort: Cohort) -> tuple[Tensor, ...]:
+    return cohort.tile_row, cohort.tile_ptr, cohort.real
 
 
 def _inputs(piece: EdgePiece, cohort: Cohort, vec: Tensor, tensors) -> list[Tensor]:
@@ -132,21 +121,23 @@ def _inputs(piece: EdgePiece, cohort: Cohort, vec: Tensor, tensors) -> list[Tens
 
 class _OverNodes(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, function, chunk, *tensors):
-        ctx.function, ctx.chunk = function, chunk
+    def forward(ctx, run, *tensors):
+        ctx.run = run
         ctx.save_for_backward(*tensors)
-        results = [function(*part) for part in _chunks(tensors, chunk)]
+        runner, function, chunk = run
+        results = [runner.run(function, (), part) for part in _chunks(tensors, chunk)]
         return tuple(torch.cat(parts) for parts in zip(*results, strict=True))
 
     @staticmethod
     def backward(ctx, *grads):
         _refuse_second_derivatives()
-        inputs = _chunks(ctx.saved_tensors, ctx.chunk)
+        runner, function, chunk = ctx.run
+        inputs = _chunks(ctx.saved_tensors, chunk)
         parts = [
-            _differentiate(ctx.function, part, rows)
-            for part, rows in zip(inputs, _chunks(grads, ctx.chunk), strict=True)
+            runner.differentiate(function, (), part, rows)
+            for part, rows in zip(inputs, _chunks(grads, chunk), strict=True)
         ]
-        return None, None, *(torch.cat(x) for x in zip(*parts, strict=True))
+        return None, *(torch.cat(x) for x in zip(*parts, strict=True))
 
 
 def _chunks(tensors: Sequence[Tensor], size: int) -> list[tuple[Tensor, ...]]:
@@ -159,14 +150,4 @@ def _refuse_second_derivatives() -> None:
         raise RuntimeError(
             "the streaming backward gives first derivatives only; evaluate the model "
             "without an executor for higher ones"
-        )
-
-
-def _differentiate(function, inputs: Sequence[Tensor], grads) -> tuple[Tensor, ...]:
-    """Run ``function`` again and take its gradients with respect to all inputs."""
-    with torch.enable_grad():
-        leaves = [x.detach().requires_grad_() for x in inputs]
-        results = function(*leaves)
-        return torch.autograd.grad(
-            results, leaves, grads, allow_unused=True, materialize_grads=True
         )
