@@ -13,6 +13,7 @@ class InputSpec:
         name: key in the ``conditions`` of the model.
         width: number of values, of the whole system or of each atom.
         per_atom: whether every atom has its own values: (N, width) instead of (width,).
+            The other inputs may be (N, width) too, for atoms of several systems at once.
         required: whether the model has no default for it.
     """
 

@@ -26,7 +26,7 @@ class Table(nn.Module):
 
 
 class ChargeSpinEmbedding(nn.Module):
-    """One vector for the whole system from its total charge and spin state."""
+    """One vector for a whole system from its total charge and spin state."""
 
     def __init__(self, config: DescriptorConfig):
         super().__init__()
@@ -41,12 +41,13 @@ class ChargeSpinEmbedding(nn.Module):
     def forward(self, conditions: Mapping[str, Tensor]) -> Tensor:
         """Charge (-100..99) and row of the spin table (0..99), (2,) -> (C,).
 
-        Fractions are truncated towards zero, as the format does.
+        Fractions are truncated towards zero, as the format does. Atoms of several systems
+        have theirs each, (N, 2) -> (N, C).
         """
         charge_spin = conditions.get("charge_spin", self.default)
-        charge, spin = charge_spin.to(torch.int64)
+        charge, spin = charge_spin.to(torch.int64).unbind(-1)
         rows = self.charge_embedding(charge + _CHARGE_OFFSET), self.spin_embedding(spin)
-        return self.activation(self.mix_layer(torch.cat(rows)))
+        return self.activation(self.mix_layer(torch.cat(rows, dim=-1)))
 
 
 class SpinEmbedding(nn.Module):

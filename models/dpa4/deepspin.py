@@ -103,10 +103,13 @@ class DeepSpinModel(DPA4Model):
         shift = conditions["spin"].to(edges.vec) * self.virtual_scale[types][:, None]
         all_types = torch.cat([types, types[atoms] + len(self.type_map)])
         all_edges = _extend(edges, shift, magnetic, atoms, self.rcut)
-        others = {k: v for k, v in conditions.items() if k != "spin"}
-        if "aparam" in others:  # no energy depends on the rows of virtual atoms
-            absent = others["aparam"].new_zeros(len(atoms), others["aparam"].shape[1])
-            others["aparam"] = torch.cat([others["aparam"], absent])
+        # What belongs to single atoms, or to one system of several, is the same for a
+        # virtual atom as for its real one.
+        others = {
+            name: torch.cat([value, value[atoms]]) if value.ndim == 2 else value
+            for name, value in conditions.items()
+            if name != "spin"
+        }
         return all_types, all_edges, others
 
     def _refuse_crowded(self, edges: EdgeList) -> None:
