@@ -1,11 +1,15 @@
 """All pairs of a structure within the cutoff, as an ``EdgeList``."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from .boxes import heights
 from .models import EdgeList
-from .pairs import choose_search, heights
+from .pairs import choose_search
 from .structure import Structure
+from .verlet import Points, VerletList, edge_vectors, squared_lengths
 
 __all__ = ["EdgeBuilder"]
 
@@ -19,12 +23,16 @@ _MOST_IMAGES = 1_000_000
 class EdgeBuilder:
     """Builds the sorted edges of one structure after another.
 
+    The edges of a structure are the same to the last bit whatever was built before.
+
     Args:
         rcut: cutoff in Å; pairs at exactly this distance count.
         shortest_distance: pairs at this distance in Å or closer are refused.
         device: where the edges are wanted.
         backend: what searches for pairs: ``"auto"`` (vesin), ``"vesin"`` or ``"ase"``.
         neighbor_list: an ASE neighbour-list object to search with instead.
+        skin: in Å; a search reaches this much farther, and its pairs then serve until
+            atoms or cell have changed by too much. An ASE object has a skin of its own.
 
     Raises:
         TypeError: ``neighbor_list`` is no ASE neighbour list.
@@ -38,31 +46,64 @@ class EdgeBuilder:
         device: torch.device,
         backend: str = "auto",
         neighbor_list: object | None = None,
+        skin: float = 0.0,
     ):
         self.rcut = rcut
         self.shortest_distance = shortest_distance
         self.device = device
-        self._search = choose_search(backend, neighbor_list, rcut)
+        self.skin = skin if neighbor_list is None else 0.0
+        self._search = choose_search(backend, neighbor_list, rcut, device)
+        self._list: VerletList | None = None
 
-    def build(self, structure: Structure) -> EdgeList:
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the list, so that copies start with none."""
+        return {**vars(self), "_list": None}
+
+    def build(self, structure: Structure, points: Points | None = None) -> EdgeList:
         """Find all pairs within the cutoff, images included.
+
+        Args:
+            structure: the structure.
+            points: the same on the device, if it is there already.
 
         Raises:
             ValueError: two atoms are too close, the cell is too small, or the neighbour
                 list given does not fit the structure.
         """
         self._refuse_short_vectors(structure)
-        images = _image_range(structure, self.rcut)
-        dst, src, shift = self._search(structure, self.rcut + _SLACK)
-        positions, cell = structure.folded, structure.cell
-        vec = positions[src] - positions[dst] + shift.to(cell.dtype) @ cell
-        near = (vec.square().sum(1) <= self.rcut**2).nonzero().squeeze(1)
-        key = _sort_key(dst, src, shift, len(positions), images)
+        if points is None:
+            points = Points.from_structure(structure, self.device)
+        # A name of its own: another thread may replace the attribute meanwhile.
+        pairs, shift = self._list, None
+        if pairs is not None:
+            shift = pairs.shifts_for(structure, points)
+        if shift is None:
+            pairs = self._find(structure, points)
+            shift = pairs.shift
+            self._list = pairs if self.skin else None
+        vec = edge_vectors(points, pairs.edges.src, pairs.edges.dst, shift)
+        within = squared_lengths(vec) <= self.rcut**2
+        edges = pairs.edges.with_vec(vec).select(within)
+        self._refuse_overlap(structure, edges)
+        return edges
+
+    def _find(self, structure: Structure, points: Points) -> VerletList:
+        """Search for the pairs up to the cutoff plus the skin, and sort them."""
+        _refuse_small_cell(structure, self.rcut)
+        reach = self.rcut + self.skin + _SLACK
+        found = self._search(structure, reach)
+        dst, src, shift = (x.to(self.device) for x in found)
+        near = squared_lengths(edge_vectors(points, src, dst, shift)) <= reach**2
+        near = near.nonzero().squeeze(1)
+        n_atoms = len(points.folded)
+        key = _sort_key(dst, src, shift, n_atoms, _image_range(structure, reach))
         order = near[torch.argsort(key[near])]
-        dst, src, shift, vec = (x[order] for x in (dst, src, shift, vec))
-        self._refuse_overlap(structure, dst, src, shift, vec)
-        tensors = (tensor.to(self.device) for tensor in (src, dst, vec))
-        return EdgeList.from_sorted(*tensors, n_atoms=len(positions))
+        # The vectors of the list are never used: those of an edge come from where its
+        # atoms are now.
+        none = points.folded.new_zeros(()).expand(len(order), 3)
+        edges = EdgeList.from_sorted(src[order], dst[order], none, n_atoms)
+        shift = shift[order].to(torch.int32)
+        return VerletList(structure, points, edges, shift, self.rcut, self.skin)
 
     def _refuse_short_vectors(self, structure: Structure) -> None:
         lengths = structure.cell[structure.pbc].norm(dim=1)
@@ -70,17 +111,16 @@ class EdgeBuilder:
             name = structure.name(0)
             raise self._too_close(name, f"a periodic image of atom {name}", lengths.min())
 
-    def _refuse_overlap(
-        self, structure: Structure, dst: Tensor, src: Tensor, shift: Tensor, vec: Tensor
-    ) -> None:
-        length = vec.norm(dim=1)
-        close = (length <= self.shortest_distance).nonzero()
-        if not len(close):
+    def _refuse_overlap(self, structure: Structure, edges: EdgeList) -> None:
+        length = edges.vec.norm(dim=1)
+        close = length <= self.shortest_distance
+        if not close.any():
             return
-        edge = int(close[0])
-        i, j = int(dst[edge]), int(src[edge])
-        cells = shift[edge] + structure.turns[i] - structure.turns[j]
-        image = "a periodic image of " if cells.any() else ""
+        edge = int(close.nonzero()[0])
+        i, j = int(edges.dst[edge]), int(edges.src[edge])
+        apart = structure.positions[j] - structure.positions[i]
+        direct = torch.allclose(apart, edges.vec[edge].cpu(), rtol=0, atol=_SLACK)
+        image = "" if direct else "a periodic image of "
         other = f"{image}atom {structure.name(j)}"
         raise self._too_close(structure.name(i), other, length[edge])
 
@@ -92,10 +132,13 @@ class EdgeBuilder:
         )
 
 
-def _image_range(structure: Structure, rcut: float) -> list[int]:
-    """How many cells the cutoff reaches across along each axis."""
-    crossed = torch.ceil(rcut / heights(structure.cell)) * structure.pbc
-    if torch.prod(2 * crossed + 1) > _MOST_IMAGES:
+def _image_range(structure: Structure, reach: float) -> Tensor:
+    """How many cells a distance reaches across along each axis, (3,)."""
+    return torch.ceil(reach / heights(structure.cell)) * structure.pbc
+
+
+def _refuse_small_cell(structure: Structure, rcut: float) -> None:
+    if torch.prod(2 * _image_range(structure, rcut) + 1) > _MOST_IMAGES:
         vectors = structure.cell[structure.pbc]
         raise ValueError(
             f"the cell is too small: atom {structure.name(0)} and its own images are "
@@ -103,16 +146,15 @@ def _image_range(structure: Structure, rcut: float) -> list[int]:
             f"{_MOST_IMAGES:g} cells lie within the cutoff; check the unit of the cell, "
             "or reduce it if it is extremely skewed"
         )
-    return [int(n) for n in crossed]
 
 
 def _sort_key(
-    dst: Tensor, src: Tensor, shift: Tensor, n_atoms: int, images: list[int]
+    dst: Tensor, src: Tensor, shift: Tensor, n_atoms: int, images: Tensor
 ) -> Tensor:
     """One number per edge, ordered as (destination, source, image), (E,), int64."""
     key = dst * n_atoms + src
-    for axis, crossed in enumerate(images):
+    for axis, crossed in enumerate(images.tolist()):
         # Folded atoms are up to one cell apart, and rounding may add another.
-        most = crossed + 2
+        most = int(crossed) + 2
         key = key * (2 * most + 1) + shift[:, axis] + most
     return key

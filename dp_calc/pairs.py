@@ -2,15 +2,14 @@
 
 A search takes a structure and a distance in Å. It returns at least all pairs up to that
 distance, each in both directions: destination (P,), source (P,) and lattice shift of the
-source (P, 3), all int64, where the shift is meant between folded positions.
+source (P, 3), all int64 and on any device, where the shift is meant between folded
+positions.
 """
 
-import math
 from collections.abc import Callable
 
 import numpy as np
 import torch
-import vesin
 from ase import Atoms
 from ase.neighborlist import (
     NeighborList,
@@ -18,23 +17,29 @@ from ase.neighborlist import (
     PrimitiveNeighborList,
     primitive_neighbor_list,
 )
-from torch import Tensor
 
+from .boxes import search_box
 from .structure import Structure
+from .vesin_search import Pairs, VesinSearch
 
-__all__ = ["Search", "choose_search", "heights"]
+__all__ = ["Search", "choose_search"]
 
-Pairs = tuple[Tensor, Tensor, Tensor]
 Search = Callable[[Structure, float], Pairs]
 
 
-def choose_search(backend: str, neighbor_list: object | None, rcut: float) -> Search:
+def choose_search(
+    backend: str,
+    neighbor_list: object | None,
+    rcut: float,
+    device: torch.device,
+) -> Search:
     """Pick the search a user asked for.
 
     Args:
         backend: ``"auto"`` (vesin), ``"vesin"`` or ``"ase"``.
         neighbor_list: an object of ``ase.neighborlist`` to search with instead.
         rcut: distance in Å up to which pairs will be needed.
+        device: where they are wanted; vesin searches there.
 
     Raises:
         TypeError: ``neighbor_list`` is no ASE neighbour list.
@@ -45,7 +50,7 @@ def choose_search(backend: str, neighbor_list: object | None, rcut: float) -> Se
             f"nlist_backend must be {', '.join(map(repr, _BACKENDS))}, not {backend!r}"
         )
     if neighbor_list is None:
-        return _BACKENDS[backend]
+        return _ase_search if backend == "ase" else VesinSearch(device)
     if backend == "vesin":
         raise ValueError(
             'give either neighbor_list or nlist_backend="vesin": a neighbour-list object '
@@ -54,40 +59,15 @@ def choose_search(backend: str, neighbor_list: object | None, rcut: float) -> Se
     return _AseListSearch(neighbor_list, rcut)
 
 
-def _vesin_search(structure: Structure, reach: float) -> Pairs:
-    points, box = _search_box(structure, reach)
-    while _breaks_vesin(box, reach):
-        reach *= 1.1
-        points, box = _search_box(structure, reach)
-    search = vesin.NeighborList(cutoff=reach, full_list=True)
-    pairs, shift = search.compute(points, box, True, "PS")
-    dst, src = pairs.to(torch.int64).unbind(1)
-    return dst, src, shift.to(torch.int64)
-
-
-def _breaks_vesin(box: Tensor, reach: float) -> bool:
-    """Whether vesin would leave an axis of its grid without a bin, and divide by zero.
-
-    It thins out a grid of more than 1e5 bins to that number and keeps its aspect ratio,
-    however elongated it is. Seen in vesin 0.6.2; the limits here are a little stricter.
-    """
-    x, y, z = torch.floor(heights(box) / reach).clamp(min=1).tolist()
-    if x * y * z < 0.9e5:
-        return False
-    z_left = math.floor((1e5 * z**2 / (x * y)) ** (1 / 3))
-    y_left = math.floor(y / z * z_left)
-    return min(z_left, y_left, math.floor(x / y * y_left)) < 2
-
-
 def _ase_search(structure: Structure, reach: float) -> Pairs:
-    points, box = _search_box(structure, reach)
+    points, box = search_box(structure, reach)
     arrays = primitive_neighbor_list(
         "ijS", (True, True, True), box.numpy(), points.numpy(), reach
     )
     return tuple(torch.from_numpy(np.asarray(a, dtype=np.int64)) for a in arrays)
 
 
-_BACKENDS = {"auto": _vesin_search, "vesin": _vesin_search, "ase": _ase_search}
+_BACKENDS = ("auto", "vesin", "ase")
 
 
 class _AseListSearch:
@@ -158,30 +138,3 @@ class _AseListSearch:
                 f"neighbor_list finds pairs up to {2 * radii.min():g} Å only, but this "
                 f"model needs {rcut:g} Å; give every atom a cutoff of {rcut / 2:g} Å"
             )
-
-
-def _search_box(structure: Structure, reach: float) -> tuple[Tensor, Tensor]:
-    """Points (N, 3) in a box (3, 3), periodic along all axes, with the same pairs.
-
-    Along an open axis the box is longer than the points extend by more than the reach, so
-    that its images never meet. Gaps longer than the reach are shortened to it first: they
-    separate the same atoms, and an atom that flew away needs no gigantic box.
-    """
-    cell = structure.cell
-    fractional = structure.positions @ torch.linalg.inv(cell) - structure.turns
-    length = torch.ones_like(cell[:, 0])
-    for axis in (~structure.pbc).nonzero().squeeze(1):
-        fractional[:, axis] = _shorten_gaps(fractional[:, axis], reach)
-        length[axis] = fractional[:, axis].max() + 2 * reach
-    return fractional @ cell, cell * length[:, None]
-
-
-def _shorten_gaps(x: Tensor, reach: float) -> Tensor:
-    order = torch.argsort(x)
-    gaps = torch.diff(x[order], prepend=x[order[:1]]).clamp(max=reach)
-    return torch.empty_like(x).index_copy_(0, order, gaps.cumsum(0))
-
-
-def heights(cell: Tensor) -> Tensor:
-    """Distance between the two faces of the cell that each vector connects, (3,)."""
-    return 1 / torch.linalg.inv(cell).norm(dim=0)

@@ -70,7 +70,9 @@ class Structure:
     @property
     def folded(self) -> Tensor:
         """Positions moved into the cell along its periodic axes, in Å, (N, 3)."""
-        return self.positions - self.turns @ self.cell
+        # No matrix product: how it rounds a row may depend on the other rows.
+        x, y, z = self.turns.split(1, dim=1)
+        return self.positions - (x * self.cell[0] + y * self.cell[1] + z * self.cell[2])
 
     def name(self, atom: int) -> str:
         """Index and element of an atom, as error messages show it."""

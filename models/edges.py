@@ -87,8 +87,17 @@ class EdgeList:
 
     def select(self, keep: Tensor) -> "EdgeList":
         """Only the edges where ``keep``, (E,) bool, is true."""
-        return self.from_sorted(
-            self.src[keep], self.dst[keep], self.vec[keep], self.n_atoms
+        kept = keep.nonzero().squeeze(1)
+        # What was sorted stays sorted, so that counting does instead of a new sort.
+        keep_by_source = keep[self.by_source]
+        before, before_by_source = _count_before(keep), _count_before(keep_by_source)
+        return EdgeList(
+            src=self.src[kept],
+            dst=self.dst[kept],
+            vec=self.vec.index_select(0, kept),
+            row_ptr=before[self.row_ptr],
+            by_source=before[self.by_source[keep_by_source]],
+            source_ptr=before_by_source[self.source_ptr],
         )
 
     @cached_property
@@ -99,3 +108,9 @@ class EdgeList:
 def _ptr(index: Tensor, n_rows: int) -> Tensor:
     counts = torch.bincount(index, minlength=n_rows)
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+
+
+def _count_before(keep: Tensor) -> Tensor:
+    """How many are kept before each place and in all, (E,) bool -> (E + 1,)."""
+    counts = keep.cumsum(0)
+    return torch.cat([counts.new_zeros(1), counts])
