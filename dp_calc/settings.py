@@ -29,6 +29,8 @@ class Settings:
         stride: width of their rows where atoms are as close as in the training data, in
             units of the normalised environment matrix; see ``compress``.
         extrapolate: they end at this multiple of that range.
+        skin: in Å; neighbours are searched this much beyond the cutoff, and again only
+            when atoms or cell have changed by too much. Results do not depend on it.
 
     Raises:
         ValueError: a value that the field does not take, or that cannot be honoured.
@@ -40,6 +42,7 @@ class Settings:
     compress: bool = False
     stride: float = 0.01
     extrapolate: float = 5.0
+    skin: float = 1.0
 
     def __post_init__(self):
         for field in fields(self):
@@ -121,6 +124,7 @@ _CONDITIONS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "compress": ("True or False", lambda x: isinstance(x, bool)),
     "stride": ("a positive number", lambda x: _is_number(x) and x > 0),
     "extrapolate": ("a number above 1", lambda x: _is_number(x) and x > 1),
+    "skin": ("a distance of 0 or more", lambda x: _is_number(x) and x >= 0),
 }
 """What the other fields must be, in words and as a test."""
 
