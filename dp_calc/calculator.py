@@ -1,6 +1,6 @@
 """The ASE calculator: convert, evaluate, copy out."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +13,23 @@ from ase.calculators.calculator import (
     all_changes,
 )
 from ase.outputs import Properties, all_outputs
-from torch import Tensor, nn
+from torch import nn
 
-from .backward import check_backward
-from .engine import Engine, plain_arithmetic
-from .hessian import hessian
-from .placement import open_model
+from .committee import Committee, members_of, open_potential
+from .copies import SharedModel
+from .engine import plain_arithmetic
+from .inspection import Inspection
+from .processes import refuse_fork
+from .provenance import Provenance
 from .reading import Reader
 from .results import collect_results, stress_from_virial
 from .settings import Settings
 from .structure import why_no_stress
-from .tables import with_tables
 
 __all__ = ["DP"]
 
 
-class DP(Calculator):
+class DP(SharedModel, Provenance, Inspection, Calculator):
     """ASE calculator for a DPA4 checkpoint.
 
     One evaluation gives all results, as a float or as float64 arrays:
@@ -44,6 +45,8 @@ class DP(Calculator):
     ``stresses`` (N, 6)                 eV/Å³  on request; sum to ``stress``
     ``magnetic_forces`` (N, 3)          eV     ``-dE/dspin``, per unit of spin; only of
                                                models that read spins
+    ``energy_std``                      eV     only of committees: standard deviations of
+    ``forces_std`` (N, 3)               eV/Å   their models, divided by M and not M - 1
     ==================================  =====  ====================================
 
     Each axis is periodic or open as ``atoms.pbc`` says; cell vectors of open axes take no
@@ -67,12 +70,17 @@ class DP(Calculator):
     moments are never read. ASE's own sums of calculators keep results, and do not notice
     such changes: make a new one after each.
 
+    Copies share the model, pickles carry it. A calculator that threads share answers one
+    after the other, each for the structure it was asked about; ``results`` are those of
+    the last.
+
     Args:
-        model: path of a checkpoint, or a model from ``load_model``.
+        model: path of a checkpoint, or a model from ``load_model``; a list of them is a
+            committee, whose results are means over its models.
         label: name of the calculator; no file is ever written under it.
         type_dict: type index of each element, if not as in the model's type map.
         neighbor_list: object of ``ase.neighborlist`` that finds the pairs; it is updated.
-        head: branch of a multi-task checkpoint.
+        head: branch of a multi-task checkpoint; of a committee one for all or a list.
         nlist_backend: what finds the pairs otherwise: ``"auto"``, ``"vesin"``, ``"ase"``.
         device: like ``"cpu"`` or ``"cuda:0"``; None is CUDA if available, else the CPU.
         dtype: ``"float32"`` or ``"float64"``; None is the checkpoint's own.
@@ -82,7 +90,7 @@ class DP(Calculator):
         type_map: element symbol of each type, a list.
         rcut: cutoff in Å.
         device: where the model is.
-        model: the model itself.
+        model: the model itself, of a committee one with ``members``.
         settings: how it is run.
 
     Raises:
@@ -104,11 +112,11 @@ class DP(Calculator):
 
     def __init__(
         self,
-        model: str | Path | nn.Module,
+        model: str | Path | nn.Module | Sequence[str | Path | nn.Module],
         label: str = "DP",
         type_dict: Mapping[str, int] | None = None,
         neighbor_list: object | None = None,
-        head: str | None = None,
+        head: str | Sequence[str] | None = None,
         nlist_backend: str = "auto",
         *,
         device: torch.device | str | None = None,
@@ -117,20 +125,21 @@ class DP(Calculator):
     ):
         super().__init__(label=label)
         self.settings = Settings.from_keywords(**settings)
-        self.model = with_tables(open_model(model, head, device, dtype), self.settings)
+        self._hold(open_potential(model, head, device, dtype, self.settings))
         self.type_map = list(self.model.type_map)
         self.rcut = self.model.rcut
         self.device = self.model.device
         self._reader = Reader(self.model, type_dict, nlist_backend, neighbor_list)
-        if "spin" in self._reader.inputs.names:
-            self.implemented_properties = [
-                *self.implemented_properties,
-                "magnetic_forces",
-            ]
-        check_backward(self.model, self.settings)
-        self._engine = Engine(self.model, self.settings)
-        self._conditions: dict[str, Tensor] = {}
+        self.implemented_properties = [*self.implemented_properties, *self._further()]
+        self.parameters.update(self._arguments(type_dict, nlist_backend))
+        self._conditions: dict[str, np.ndarray] = {}
         self._atomic_virials: np.ndarray | None = None
+
+    def _further(self) -> list[str]:
+        """Properties that not every model has."""
+        spin = ["magnetic_forces"] if "spin" in self._reader.inputs.names else []
+        spread = isinstance(self.model, Committee)
+        return spin + (["energy_std", "forces_std"] if spread else [])
 
     def calculate(
         self,
@@ -155,59 +164,28 @@ class DP(Calculator):
                 other results are there.
         """
         atoms = self._given(atoms)
-        if system_changes or not self.results or self.check_state(atoms):
-            self._evaluate(atoms)
-        if "stress" in properties or "stresses" in properties:
-            reason = why_no_stress(atoms)
-            if reason:
-                raise PropertyNotImplementedError(reason)
-        if "stresses" in properties:
-            self.results["stresses"] = stress_from_virial(self._atomic_virials, atoms)
+        with self._lock:
+            if system_changes or not self.results or self.check_state(atoms):
+                self._evaluate(atoms)
+            if "stress" in properties or "stresses" in properties:
+                reason = why_no_stress(atoms)
+                if reason:
+                    raise PropertyNotImplementedError(reason)
+            if "stresses" in properties:
+                stresses = stress_from_virial(self._atomic_virials, atoms)
+                self.results["stresses"] = stresses
+
+    def get_property(
+        self, name: str, atoms: Atoms | None = None, allow_calculation: bool = True
+    ) -> Any:
+        """Give a result; in a thread, the one of the structure asked about."""
+        with self._lock:
+            return super().get_property(name, atoms, allow_calculation)
 
     def check_state(self, atoms: Atoms, tol: float = 1e-15) -> list[str]:
         """List what changed since the last calculation, further inputs included."""
         changed = super().check_state(atoms, tol)
         return changed + self._reader.inputs.changes(atoms, self._conditions)
-
-    def get_descriptors(self, atoms: Atoms | None = None) -> np.ndarray:
-        """What the model knows about the environment of each atom.
-
-        Args:
-            atoms: the structure; None is the one of the last calculation. Neither the
-                results of that nor its structure change.
-
-        Returns:
-            (N, C), float64: the descriptor, which the fitting net gets.
-
-        Raises:
-            ValueError: the structure cannot be evaluated; the message says why.
-            FloatingPointError: the model gave an infinite value or none.
-        """
-        return self._embed(self.model.descriptors, atoms)
-
-    def get_last_hidden(self, atoms: Atoms | None = None) -> np.ndarray:
-        """Last hidden layer of the fitting net, (N, W); see :meth:`get_descriptors`."""
-        return self._embed(self.model.last_hidden, atoms)
-
-    def _embed(self, function: Callable[..., Tensor], atoms: Atoms | None) -> np.ndarray:
-        with plain_arithmetic(self.device), torch.no_grad():
-            system = self._reader.read(self._given(atoms))
-            values = function(system.types, system.edges, system.conditions)
-        if not values.isfinite().all():
-            raise FloatingPointError("the model gave values that are not finite")
-        return values.double().cpu().numpy().copy()
-
-    def get_hessian(
-        self, atoms: Atoms | None = None, progress: bool = True
-    ) -> np.ndarray:
-        """Second derivatives of the energy by the positions, (3N, 3N) in eV/Å², float64.
-
-        Symmetric, as ``VibrationsData.from_2d`` of ASE takes it; float32 models give it
-        to float32 accuracy. ``progress``: a bar on stderr. See :meth:`get_descriptors`.
-        """
-        with plain_arithmetic(self.device):
-            system = self._reader.read(self._given(atoms))
-            return hessian(self.model, system, progress).cpu().numpy()
 
     def _given(self, atoms: Atoms | None) -> Atoms:
         atoms = self.atoms if atoms is None else atoms
@@ -218,12 +196,14 @@ class DP(Calculator):
     def _evaluate(self, atoms: Atoms) -> None:
         # An error below must leave no results of an earlier structure behind.
         self.reset()
+        refuse_fork(self.device)
         with plain_arithmetic(self.device):
             system = self._reader.read(atoms)
             outputs = self._engine.evaluate(system.types, system.edges, system.conditions)
         self.atoms = atoms.copy()
         self.results = collect_results(outputs, atoms)
-        self._conditions = system.conditions
+        conditions = system.conditions.items()
+        self._conditions = {name: value.cpu().numpy() for name, value in conditions}
         self._atomic_virials = outputs.atomic_virials.cpu().numpy()
 
     def set(self, **keywords: Any) -> dict:
@@ -245,7 +225,9 @@ class DP(Calculator):
 
     def __repr__(self) -> str:
         precision = str(self.model.dtype).removeprefix("torch.")
+        number = len(members_of(self.model))
+        many = f"committee of {number} models, " if number > 1 else ""
         return (
-            f"DP({self.rcut:g} Å cutoff, {len(self.type_map)} elements: "
+            f"DP({many}{self.rcut:g} Å cutoff, {len(self.type_map)} elements: "
             f"{' '.join(self.type_map)}; {precision} on {self.device})"
         )

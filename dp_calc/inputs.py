@@ -1,6 +1,6 @@
 """What a model reads from ``Atoms`` beside the geometry: charge, spins, parameters."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,7 @@ class ModelInputs:
                 raise ValueError(f"this model needs {_wanted(spec, len(atoms))}")
         return values
 
-    def changes(self, atoms: Atoms, earlier: dict[str, Tensor]) -> list[str]:
+    def changes(self, atoms: Atoms, earlier: Mapping[str, np.ndarray]) -> list[str]:
         """Names of the inputs that differ from those read earlier, by value.
 
         All names if they cannot be read any more.
@@ -222,10 +222,10 @@ def _wanted(spec: InputSpec, n_atoms: int) -> str:
     }[spec.name]
 
 
-def _same(one: Tensor | None, other: Tensor | None) -> bool:
+def _same(one: Tensor | None, other: np.ndarray | None) -> bool:
     if one is None or other is None:
         return one is other
-    return torch.equal(one, other.to(one.device))
+    return np.array_equal(one.numpy(), other)
 
 
 def _spell(container: str, key: str) -> str:

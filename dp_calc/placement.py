@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from . import models
+from .processes import note_use, refuse_fork
 
 __all__ = ["load_model", "open_model", "pick_device", "pick_dtype"]
 
@@ -34,7 +35,10 @@ def load_model(
         FileNotFoundError: there is no such file.
         ValueError: it cannot be used, or the device or precision cannot be had.
     """
-    return models.load_model(path, head, pick_device(device), pick_dtype(dtype))
+    device = pick_device(device)
+    refuse_fork(device)
+    note_use(device)
+    return models.load_model(path, head, device, pick_dtype(dtype))
 
 
 def open_model(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ase import Atoms
 from torch import Tensor, nn
 
+from .committee import members_of
 from .inputs import ModelInputs
 from .models import EdgeList
 from .neighbors import EdgeBuilder
@@ -52,7 +53,8 @@ class Reader:
         neighbor_list: object | None,
     ):
         self.inputs = ModelInputs(model.inputs)
-        self._model = model
+        self._device, self._type_map = model.device, tuple(model.type_map)
+        self._observed = _observed(model)
         self._types = element_types(model.type_map, type_dict)
         self._edges = EdgeBuilder(
             model.rcut,
@@ -74,17 +76,12 @@ class Reader:
         edges = self._edges.build(structure)
         self._warn_unobserved(structure)
         self._warn_unread(atoms)
-        device = self._model.device
-        conditions = {name: value.to(device) for name, value in conditions.items()}
-        return System(structure.types.to(device), edges, conditions)
+        conditions = {name: x.to(self._device) for name, x in conditions.items()}
+        return System(structure.types.to(self._device), edges, conditions)
 
     def _warn_unobserved(self, structure: Structure) -> None:
-        source = getattr(self._model, "source", None)
-        if source is None or source.observed_types is None:
-            return
-        type_map = self._model.type_map
-        present = {type_map[t] for t in structure.types.unique().tolist()}
-        unseen = self._not_warned_of(sorted(present - set(source.observed_types)))
+        present = {self._type_map[t] for t in structure.types.unique().tolist()}
+        unseen = self._not_warned_of(sorted(present - self._observed))
         if unseen:
             warnings.warn(
                 f"the model was never trained on {', '.join(unseen)}; results for it are "
@@ -101,3 +98,13 @@ class Reader:
         new = [name for name in names if name not in self._warned]
         self._warned.update(new)
         return new
+
+
+def _observed(model: nn.Module) -> set[str]:
+    """Elements in the training data of a model, or of all models of a committee."""
+    observed = set(model.type_map)
+    for member in members_of(model):
+        source = getattr(member, "source", None)
+        if source is not None and source.observed_types is not None:
+            observed &= set(source.observed_types)
+    return observed

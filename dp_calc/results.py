@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from ase import Atoms
 
+from .committee import CommitteeOutputs
 from .engine import Outputs
 from .structure import why_no_stress
 
@@ -23,6 +24,9 @@ def collect_results(outputs: Outputs, atoms: Atoms) -> dict[str, Any]:
     }
     if outputs.magnetic_forces is not None:
         results["magnetic_forces"] = outputs.magnetic_forces.cpu().numpy()
+    if isinstance(outputs, CommitteeOutputs):
+        results["energy_std"] = outputs.energy_std.item()
+        results["forces_std"] = outputs.forces_std.cpu().numpy()
     if why_no_stress(atoms) is None:
         results["stress"] = stress_from_virial(results["virial"], atoms)
     return results

@@ -6,7 +6,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ReleasedModel", "released_models", "resolve"]
+__all__ = ["ReleasedModel", "checksum", "released_models", "resolve"]
 
 _REPOSITORY = "deepmodelingcommunity/DPA4-OMat24"
 
@@ -88,10 +88,11 @@ def _folders() -> tuple[Path, Path]:
 
 def _find(name: str, sha256: str) -> Path | None:
     files = (folder / f"{name}.pt" for folder in _folders())
-    return next((f for f in files if f.is_file() and _sha256(f) == sha256), None)
+    return next((f for f in files if f.is_file() and checksum(f) == sha256), None)
 
 
-def _sha256(path: Path) -> str:
+def checksum(path: Path) -> str:
+    """SHA-256 of a file, as hexadecimal digits."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(1 << 20):
@@ -118,7 +119,7 @@ def _fetch(name: str, sha256: str) -> Path:
             )
         except Exception as error:  # the library's own, its HTTP client's, the system's
             raise _not_here(name, f"the download failed: {_line(error)}") from None
-        if _sha256(Path(fetched)) != sha256:
+        if checksum(Path(fetched)) != sha256:
             raise ValueError(
                 f"what was downloaded as {name} has another checksum than the released "
                 "file and was deleted; try again, or from another place (HF_ENDPOINT)"

@@ -9,7 +9,7 @@ from torch import nn
 from . import classic, dpa4
 from .checkpoint import Checkpoint, read_checkpoint
 from .errors import UnsupportedOptionError
-from .hub import resolve
+from .hub import checksum, resolve
 
 __all__ = ["ModelSource", "load_model"]
 
@@ -22,6 +22,7 @@ class ModelSource:
 
     Attributes:
         path: the file.
+        sha256: its checksum.
         architecture: name of the model family.
         head: branch that was loaded.
         branches: all branches of the file.
@@ -33,6 +34,7 @@ class ModelSource:
     """
 
     path: Path
+    sha256: str
     architecture: str
     head: str
     branches: tuple[str, ...]
@@ -93,6 +95,7 @@ def _source(model: nn.Module, checkpoint: Checkpoint) -> ModelSource:
     observed = (checkpoint.params.get("info") or {}).get("observed_type")
     return ModelSource(
         path=checkpoint.path,
+        sha256=checksum(checkpoint.path),
         architecture=model.architecture,
         head=checkpoint.head,
         branches=checkpoint.branches,

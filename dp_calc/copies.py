@@ -1,0 +1,94 @@
+"""Copies, pickles and threads: one set of weights, many calculators."""
+
+import copy
+import io
+import pickle
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from . import __version__
+from .committee import make_engine
+from .placement import pick_device
+from .processes import note_use, refuse_fork
+
+__all__ = ["SharedModel"]
+
+
+class SharedModel:
+    """Part of a calculator that holds the model.
+
+    Copies share model and compiled code; atoms and results are their own. They take
+    turns in evaluating, in whatever thread. A pickle carries the weights, so that it
+    needs no file.
+    """
+
+    def _hold(self, model: nn.Module) -> None:
+        note_use(model.device)
+        self.model = model
+        self._engine = make_engine(model, self.settings)
+        self._lock = threading.RLock()
+
+    def __copy__(self) -> "SharedModel":
+        return copy.deepcopy(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "SharedModel":
+        new = type(self).__new__(type(self))
+        memo[id(self)] = new
+        for shared in (self.model, self._engine, self._lock):
+            memo[id(shared)] = shared
+        with self._lock:
+            for name, value in self.__dict__.items():
+                new.__dict__[name] = copy.deepcopy(value, memo)
+        return new
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock:
+            state = self.__dict__ | {"results": dict(self.results)}
+        del state["_engine"], state["_lock"]
+        return state | {"model": _pack(self.model)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._hold(_unpack(state["model"]))
+
+
+@dataclass(frozen=True)
+class _Packed:
+    """A model as bytes.
+
+    Tensors would travel to another process as handles of shared memory, and would ask for
+    the device that they were on before anything could be said about it.
+    """
+
+    version: str
+    device: str
+    content: bytes
+
+
+def _pack(model: nn.Module) -> _Packed:
+    buffer = io.BytesIO()
+    torch.save(model, buffer)
+    return _Packed(__version__, str(model.device), buffer.getvalue())
+
+
+def _unpack(packed: _Packed) -> nn.Module:
+    if packed.version != __version__:
+        raise pickle.UnpicklingError(
+            f"this calculator was pickled by dp_calc {packed.version} and cannot be read "
+            f"by {__version__}; make it again from its model file"
+        )
+    try:
+        device = pick_device(packed.device)
+    except ValueError as error:
+        raise ValueError(
+            f"this calculator was pickled on {packed.device}: {error}; pickle one that "
+            "was made with a device that is here, or make it from its model file"
+        ) from None
+    refuse_fork(device)
+    # The pickle around it could run anything already.
+    content = io.BytesIO(packed.content)
+    return torch.load(content, map_location=device, weights_only=False)

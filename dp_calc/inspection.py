@@ -1,0 +1,68 @@
+"""What a model knows beyond energies: embeddings of atoms and second derivatives."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from ase import Atoms
+from torch import Tensor
+
+from .committee import Committee
+from .engine import plain_arithmetic
+from .hessian import hessian
+from .processes import refuse_fork
+
+__all__ = ["Inspection"]
+
+
+class Inspection:
+    """Part of a calculator that asks the model for more than its results."""
+
+    def get_descriptors(self, atoms: Atoms | None = None) -> np.ndarray:
+        """What the model knows about the environment of each atom.
+
+        Args:
+            atoms: the structure; None is the one of the last calculation. Neither the
+                results of that nor its structure change.
+
+        Returns:
+            (N, C), float64: the descriptor, which the fitting net gets.
+
+        Raises:
+            ValueError: the structure cannot be evaluated, or the calculator is a
+                committee; the message says why.
+            FloatingPointError: the model gave an infinite value or none.
+        """
+        return self._embed("descriptors", atoms)
+
+    def get_last_hidden(self, atoms: Atoms | None = None) -> np.ndarray:
+        """Last hidden layer of the fitting net, (N, W); see :meth:`get_descriptors`."""
+        return self._embed("last_hidden", atoms)
+
+    def get_hessian(
+        self, atoms: Atoms | None = None, progress: bool = True
+    ) -> np.ndarray:
+        """Second derivatives of the energy by the positions, (3N, 3N) in eV/Å², float64.
+
+        Symmetric, as ``VibrationsData.from_2d`` of ASE takes it; float32 models give it
+        to float32 accuracy. ``progress``: a bar on stderr. See :meth:`get_descriptors`.
+        """
+        refuse_fork(self.device)
+        with self._lock, plain_arithmetic(self.device):
+            system = self._reader.read(self._given(atoms))
+            return hessian(self.model, system, progress).cpu().numpy()
+
+    def _embed(self, what: str, atoms: Atoms | None) -> np.ndarray:
+        if isinstance(self.model, Committee):
+            raise ValueError(
+                "the models of a committee have embeddings of their own that cannot be "
+                "averaged; ask a DP of one of calc.model.members"
+            )
+        refuse_fork(self.device)
+        function: Callable[..., Tensor] = getattr(self.model, what)
+        with self._lock, plain_arithmetic(self.device), torch.no_grad():
+            system = self._reader.read(self._given(atoms))
+            values = function(system.types, system.edges, system.conditions)
+        if not values.isfinite().all():
+            raise FloatingPointError("the model gave values that are not finite")
+        return values.double().cpu().numpy().copy()
