@@ -6,9 +6,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-__all__ = ["draw_trajectory"]
+__all__ = ["draw_dynamics", "draw_trajectory"]
 
 _ENERGY, _TEMPERATURE, _DISTANCES = "#1f5fa8", "#b5482a", "#2d7d5a"
+_PRESSURE = _DISTANCES
 
 
 def draw_trajectory(
@@ -41,6 +42,36 @@ def draw_trajectory(
     right.axhline(1.0, color="0.7", linewidth=0.8)
     right.set_title("O-O radial distribution")
     figure.savefig(path, dpi=120)
+
+
+def draw_dynamics(
+    path: Path,
+    times: np.ndarray,
+    energies: np.ndarray,
+    temperatures: np.ndarray,
+    pressures: np.ndarray | None,
+) -> None:
+    """Draw energy, temperature and pressure over time.
+
+    Args:
+        path: PNG file to write, whatever its ending.
+        times: in fs, (n,).
+        energies: total energy in eV per atom, (n,).
+        temperatures: in K, (n,).
+        pressures: in GPa, (n,); None where there is no pressure.
+    """
+    series = [
+        (1e3 * (energies - energies.mean()), _ENERGY, "total energy - mean (meV/atom)"),
+        (temperatures, _TEMPERATURE, "temperature (K)"),
+    ]
+    if pressures is not None:
+        series.append((pressures, _PRESSURE, "pressure (GPa)"))
+    figure = Figure(figsize=(4 * len(series), 3.6), layout="constrained")
+    for axes, (values, color, label) in zip(
+        figure.subplots(1, len(series)), series, strict=True
+    ):
+        _curve(axes, times, values, color, "time (fs)", label)
+    figure.savefig(path, dpi=120, format="png")
 
 
 def _curve(
