@@ -1,7 +1,7 @@
 """From ``Atoms`` to everything a model takes, with the warnings that are due."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ase import Atoms
@@ -12,6 +12,7 @@ from .inputs import ModelInputs
 from .models import EdgeList
 from .neighbors import EdgeBuilder
 from .structure import Structure, element_types
+from .verlet import Points
 
 __all__ = ["Reader", "System"]
 
@@ -39,6 +40,7 @@ class Reader:
         type_dict: type index of each element, if not as in the model's type map.
         nlist_backend: what finds the pairs, see ``choose_search``.
         neighbor_list: an ASE neighbour-list object to find them with instead.
+        skin: what a search reaches beyond the cutoff, in Å.
 
     Raises:
         TypeError: ``neighbor_list`` is no ASE neighbour list.
@@ -51,6 +53,7 @@ class Reader:
         type_dict: Mapping[str, int] | None,
         nlist_backend: str,
         neighbor_list: object | None,
+        skin: float = 0.0,
     ):
         self.inputs = ModelInputs(model.inputs)
         self._device, self._type_map = model.device, tuple(model.type_map)
@@ -62,22 +65,32 @@ class Reader:
             model.device,
             nlist_backend,
             neighbor_list,
+            skin,
         )
         self._warned: set[str] = set()
 
-    def read(self, atoms: Atoms) -> System:
+    def read(self, atoms: Atoms, lap: Callable[[str], None] = lambda _: None) -> System:
         """Check a structure and copy it.
+
+        Args:
+            atoms: the structure.
+            lap: told the name of each stage at its end.
 
         Raises:
             ValueError: it cannot be evaluated; the message says why.
         """
         structure = Structure.from_atoms(atoms, self._types)
         conditions = self.inputs.read(atoms)
-        edges = self._edges.build(structure)
+        lap("checks")
+        points = Points.from_structure(structure, self._device)
+        types = structure.types.to(self._device)
+        conditions = {name: x.to(self._device) for name, x in conditions.items()}
+        lap("transfer")
+        edges = self._edges.build(structure, points)
         self._warn_unobserved(structure)
         self._warn_unread(atoms)
-        conditions = {name: x.to(self._device) for name, x in conditions.items()}
-        return System(structure.types.to(self._device), edges, conditions)
+        lap("neighbor list")
+        return System(types, edges, conditions)
 
     def _warn_unobserved(self, structure: Structure) -> None:
         present = {self._type_map[t] for t in structure.types.unique().tolist()}
