@@ -25,6 +25,7 @@ from .reading import Reader
 from .results import collect_results, stress_from_virial
 from .settings import Settings
 from .structure import why_no_stress
+from .timings import Stopwatch
 
 __all__ = ["DP"]
 
@@ -92,6 +93,8 @@ class DP(SharedModel, Provenance, Inspection, Calculator):
         device: where the model is.
         model: the model itself, of a committee one with ``members``.
         settings: how it is run.
+        timings: seconds of each stage of the last evaluation, in order: checks,
+            transfer, neighbor list, model and post-processing.
 
     Raises:
         TypeError: a keyword is no field of ``Settings``, or an object of the wrong kind.
@@ -129,11 +132,14 @@ class DP(SharedModel, Provenance, Inspection, Calculator):
         self.type_map = list(self.model.type_map)
         self.rcut = self.model.rcut
         self.device = self.model.device
-        self._reader = Reader(self.model, type_dict, nlist_backend, neighbor_list)
+        self._reader = Reader(
+            self.model, type_dict, nlist_backend, neighbor_list, self.settings.skin
+        )
         self.implemented_properties = [*self.implemented_properties, *self._further()]
         self.parameters.update(self._arguments(type_dict, nlist_backend))
         self._conditions: dict[str, np.ndarray] = {}
         self._atomic_virials: np.ndarray | None = None
+        self.timings: dict[str, float] = {}
 
     def _further(self) -> list[str]:
         """Properties that not every model has."""
@@ -196,15 +202,20 @@ class DP(SharedModel, Provenance, Inspection, Calculator):
     def _evaluate(self, atoms: Atoms) -> None:
         # An error below must leave no results of an earlier structure behind.
         self.reset()
+        self.timings = {}
+        watch = Stopwatch(self.device)
         refuse_fork(self.device)
         with plain_arithmetic(self.device):
-            system = self._reader.read(atoms)
+            system = self._reader.read(atoms, watch.lap)
             outputs = self._engine.evaluate(system.types, system.edges, system.conditions)
+            watch.lap("model")
         self.atoms = atoms.copy()
         self.results = collect_results(outputs, atoms)
         conditions = system.conditions.items()
         self._conditions = {name: value.cpu().numpy() for name, value in conditions}
         self._atomic_virials = outputs.atomic_virials.cpu().numpy()
+        watch.lap("post-processing")
+        self.timings = watch.seconds()
 
     def set(self, **keywords: Any) -> dict:
         """Refuse changes: a calculator is what it was made as.
