@@ -1,6 +1,7 @@
 """How long the stages of an evaluation take."""
 
 import time
+from itertools import pairwise
 
 import torch
 
@@ -32,9 +33,9 @@ class Stopwatch:
         marks = self._marks
         if self._device.type == "cuda":
             marks[-1].synchronize()
-            times = [a.elapsed_time(b) / 1e3 for a, b in zip(marks, marks[1:])]
+            times = [a.elapsed_time(b) / 1e3 for a, b in pairwise(marks)]
         else:
-            times = [b - a for a, b in zip(marks, marks[1:])]
+            times = [b - a for a, b in pairwise(marks)]
         return dict(zip(self._names, times, strict=True))
 
     def _mark(self) -> float | torch.cuda.Event:
