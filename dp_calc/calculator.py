@@ -15,10 +15,11 @@ from ase.calculators.calculator import (
 from ase.outputs import Properties, all_outputs
 from torch import nn
 
-from .committee import Committee, members_of, open_potential
+from .committee import Committee, members_of
 from .copies import SharedModel
 from .engine import plain_arithmetic
 from .inspection import Inspection
+from .opening import open_potential
 from .processes import refuse_fork
 from .provenance import Provenance
 from .reading import Reader
@@ -203,8 +204,8 @@ class DP(SharedModel, Provenance, Inspection, Calculator):
         # An error below must leave no results of an earlier structure behind.
         self.reset()
         self.timings = {}
-        watch = Stopwatch(self.device)
         refuse_fork(self.device)
+        watch = Stopwatch(self.device)
         with plain_arithmetic(self.device):
             system = self._reader.read(atoms, watch.lap)
             outputs = self._engine.evaluate(system.types, system.edges, system.conditions)

@@ -2,17 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from .backward import check_backward
 from .engine import Engine, Outputs
 from .models import EdgeList
-from .placement import open_model
 from .settings import Settings
-from .tables import with_tables
+from .verlet import squared_lengths
 
 __all__ = [
     "Committee",
@@ -21,7 +18,6 @@ __all__ = [
     "combine",
     "make_engine",
     "members_of",
-    "open_potential",
 ]
 
 
@@ -81,7 +77,7 @@ class Committee(nn.Module):
             types = torch.tensor(order, device=types.device)[types]
         if member.rcut < self.rcut:
             # The comparison by which edges are found, so the same edges.
-            near = edges.vec.detach().square().sum(1) <= member.rcut**2
+            near = squared_lengths(edges.vec.detach()) <= member.rcut**2
             edges = edges.select(near)
         return types, edges
 
@@ -121,11 +117,20 @@ class CommitteeEngine:
         conditions: Mapping[str, Tensor] | None = None,
     ) -> CommitteeOutputs:
         """Compute means and standard deviations; see ``Engine.evaluate``."""
+        return combine(self.evaluate_each(types, edges, conditions))
+
+    def evaluate_each(
+        self,
+        types: Tensor,
+        edges: EdgeList,
+        conditions: Mapping[str, Tensor] | None = None,
+    ) -> list[Outputs]:
+        """What each model gives by itself, to be combined structure by structure."""
         outputs = []
         for engine in self.engines:
             seen = self.committee.seen_by(engine.model, types, edges)
             outputs.append(engine.evaluate(*seen, conditions))
-        return combine(outputs)
+        return outputs
 
 
 def combine(outputs: Sequence[Outputs]) -> CommitteeOutputs:
@@ -153,52 +158,6 @@ def make_engine(model: nn.Module, settings: Settings) -> Engine | CommitteeEngin
 def members_of(model: nn.Module) -> Sequence[nn.Module]:
     """The models of a committee; of any other model itself."""
     return list(model.members) if isinstance(model, Committee) else [model]
-
-
-def open_potential(
-    model: str | Path | nn.Module | Sequence[str | Path | nn.Module],
-    head: str | Sequence[str] | None,
-    device: torch.device | str | None,
-    dtype: torch.dtype | str | None,
-    settings: Settings,
-) -> nn.Module:
-    """Open one model, or several as a committee, ready to be run as the settings say.
-
-    Args:
-        model: path or model, or a list of them.
-        head: branch of a multi-task file; of a committee one for all or one for each.
-        device: see ``pick_device``.
-        dtype: see ``pick_dtype``.
-        settings: how it will be run.
-
-    Raises:
-        TypeError: something is neither path nor model.
-        ValueError: an argument cannot be honoured; the message says why.
-    """
-    if isinstance(model, Committee):
-        model = members_of(model)
-    if isinstance(model, list | tuple):
-        heads = _heads(head, len(model))
-        return Committee(
-            [
-                open_potential(one, its, device, dtype, settings)
-                for one, its in zip(model, heads, strict=True)
-            ]
-        )
-    opened = with_tables(open_model(model, head, device, dtype), settings)
-    check_backward(opened, settings)
-    return opened
-
-
-def _heads(head: str | Sequence[str] | None, count: int) -> Sequence[str | None]:
-    if not isinstance(head, list | tuple):
-        return [head] * count
-    if len(head) != count:
-        raise ValueError(
-            f"{len(head)} heads were given for {count} models; give one for each, or one "
-            "for all"
-        )
-    return head
 
 
 def _refuse_unlike(members: Sequence[nn.Module]) -> None:

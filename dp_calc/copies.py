@@ -13,7 +13,7 @@ from torch import nn
 from . import __version__
 from .committee import make_engine
 from .placement import pick_device
-from .processes import note_use, refuse_fork
+from .processes import is_inherited, note_use
 
 __all__ = ["SharedModel"]
 
@@ -81,14 +81,22 @@ def _unpack(packed: _Packed) -> nn.Module:
             f"this calculator was pickled by dp_calc {packed.version} and cannot be read "
             f"by {__version__}; make it again from its model file"
         )
-    try:
-        device = pick_device(packed.device)
-    except ValueError as error:
-        raise ValueError(
-            f"this calculator was pickled on {packed.device}: {error}; pickle one that "
-            "was made with a device that is here, or make it from its model file"
-        ) from None
-    refuse_fork(device)
     # The pickle around it could run anything already.
     content = io.BytesIO(packed.content)
-    return torch.load(content, map_location=device, weights_only=False)
+    return torch.load(content, map_location=_place(packed.device), weights_only=False)
+
+
+def _place(name: str) -> torch.device:
+    """Device for the weights."""
+    device = torch.device(name)
+    if device.type == "cuda" and is_inherited(device):
+        # It cannot be used, as evaluating will say. An error now would end a worker of a
+        # pool while it reads its task, and the pool would replace it without an end.
+        return torch.device("cpu")
+    try:
+        return pick_device(device)
+    except ValueError as error:
+        raise ValueError(
+            f"this calculator was pickled on {name}: {error}; pickle one that was made "
+            "with a device that is here, or make it from its model file"
+        ) from None

@@ -4,7 +4,7 @@ import os
 
 import torch
 
-__all__ = ["note_use", "refuse_fork"]
+__all__ = ["is_inherited", "note_use", "refuse_fork"]
 
 _used_by: dict[str, int] = {}
 """Process that first had a model on a type of device. CUDA and the threads of PyTorch
@@ -27,11 +27,11 @@ def refuse_fork(device: torch.device) -> None:
         RuntimeError: naming the start method that works.
     """
     remedy = 'start processes with multiprocessing.get_context("spawn")'
-    if device.type == "cuda" and _inherited("cuda"):
+    if device.type == "cuda" and is_inherited(device):
         raise RuntimeError(
             f"this process was forked after CUDA had been started; {remedy}"
         )
-    if _inherited("cpu") and torch.get_num_threads() > 1:
+    if is_inherited(torch.device("cpu")) and torch.get_num_threads() > 1:
         raise RuntimeError(
             "this process was forked after a model had been loaded, and PyTorch would "
             f"wait for threads that the fork did not copy; {remedy}, or call "
@@ -39,5 +39,6 @@ def refuse_fork(device: torch.device) -> None:
         )
 
 
-def _inherited(kind: str) -> bool:
-    return _used_by.get(kind, os.getpid()) != os.getpid()
+def is_inherited(device: torch.device) -> bool:
+    """Whether the process that this one was forked from had used such a device."""
+    return _used_by.get(device.type, os.getpid()) != os.getpid()

@@ -77,6 +77,10 @@ class Settings:
         Args:
             model: the model to be run; where and in which precision is told only for one.
         """
+        if hasattr(model, "members"):
+            each = dict.fromkeys(self.describe(member) for member in model.members)
+            one_by_one = f"{len(model.members)} models, one after the other"
+            return f"{one_by_one}. {' '.join(each)}"
         where = "" if model is None else f" on {model.device} in {_precision(model)}"
         what, why = self._arithmetic(model)
         return f"{what}{where}, {why}. {_KEPT[self.backward]}"
