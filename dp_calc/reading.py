@@ -42,6 +42,10 @@ class Reader:
         neighbor_list: an ASE neighbour-list object to find them with instead.
         skin: what a search reaches beyond the cutoff, in Å.
 
+    Attributes:
+        inputs: what the model reads beside the geometry.
+        search_is_given: whether the caller chose what finds the pairs.
+
     Raises:
         TypeError: ``neighbor_list`` is no ASE neighbour list.
         ValueError: an argument cannot be honoured; the message says why.
@@ -67,6 +71,7 @@ class Reader:
             neighbor_list,
             skin,
         )
+        self.search_is_given = nlist_backend != "auto" or neighbor_list is not None
         self._warned: set[str] = set()
 
     def read(self, atoms: Atoms, lap: Callable[[str], None] = lambda _: None) -> System:
@@ -79,18 +84,38 @@ class Reader:
         Raises:
             ValueError: it cannot be evaluated; the message says why.
         """
-        structure = Structure.from_atoms(atoms, self._types)
-        conditions = self.inputs.read(atoms)
+        structure, conditions = self.check(atoms)
         lap("checks")
         points = Points.from_structure(structure, self._device)
         types = structure.types.to(self._device)
         conditions = {name: x.to(self._device) for name, x in conditions.items()}
         lap("transfer")
         edges = self._edges.build(structure, points)
-        self._warn_unobserved(structure)
-        self._warn_unread(atoms)
         lap("neighbor list")
         return System(types, edges, conditions)
+
+    def check(self, atoms: Atoms) -> tuple[Structure, dict[str, Tensor]]:
+        """Check a structure and copy it, on the CPU and without its edges.
+
+        Returns:
+            The geometry, and the further inputs of the model by name.
+
+        Raises:
+            ValueError: it cannot be evaluated; the message says why.
+        """
+        structure = Structure.from_atoms(atoms, self._types)
+        conditions = self.inputs.read(atoms)
+        self._warn_unobserved(structure)
+        self._warn_unread(atoms)
+        return structure, conditions
+
+    def find_edges(self, structure: Structure) -> EdgeList:
+        """All pairs of a checked structure within the cutoff, on the model's device.
+
+        Raises:
+            ValueError: two atoms are too close, or the cell is too small.
+        """
+        return self._edges.build(structure)
 
     def _warn_unobserved(self, structure: Structure) -> None:
         present = {self._type_map[t] for t in structure.types.unique().tolist()}
