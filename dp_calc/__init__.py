@@ -4,13 +4,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .batch import evaluate
     from .calculator import DP
     from .placement import load_model
     from .settings import Settings
 
-__all__ = ["DP", "Settings", "__version__", "load_model"]
+__all__ = ["DP", "Settings", "__version__", "evaluate", "load_model"]
 
-_HOME = {"DP": ".calculator", "Settings": ".settings", "load_model": ".placement"}
+_HOME = {
+    "DP": ".calculator",
+    "Settings": ".settings",
+    "evaluate": ".batch",
+    "load_model": ".placement",
+}
 
 
 def __getattr__(name: str) -> Any:
