@@ -32,6 +32,12 @@ class SharedModel:
         self._engine = make_engine(model, self.settings)
         self._lock = threading.RLock()
 
+    def get_spin_polarized(self) -> bool:
+        """False: no electrons are treated."""
+        # Without this method ASE stores one in each instance, a cycle of references that
+        # would keep the weights on the device after the calculator is deleted.
+        return False
+
     def __copy__(self) -> "SharedModel":
         return copy.deepcopy(self)
 
