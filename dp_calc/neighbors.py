@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 from .boxes import heights
+from .images import Images
 from .models import EdgeList
-from .pairs import choose_search
+from .pairs import Pairs, choose_search
 from .structure import Structure
-from .verlet import Points, VerletList, edge_vectors, squared_lengths
+from .verlet import Points, VerletList, squared_lengths
 
 __all__ = ["EdgeBuilder"]
 
@@ -74,16 +75,14 @@ class EdgeBuilder:
         if points is None:
             points = Points.from_structure(structure, self.device)
         # A name of its own: another thread may replace the attribute meanwhile.
-        pairs, shift = self._list, None
+        pairs, image = self._list, None
         if pairs is not None:
-            shift = pairs.shifts_for(structure, points)
-        if shift is None:
+            image = pairs.images_for(structure, points)
+        if image is None:
             pairs = self._find(structure, points)
-            shift = pairs.shift
+            image = pairs.image
             self._list = pairs if self.skin else None
-        vec = edge_vectors(points, pairs.edges.src, pairs.edges.dst, shift)
-        within = squared_lengths(vec) <= self.rcut**2
-        edges = pairs.edges.with_vec(vec).select(within)
+        edges = pairs.edges_of(points, image)
         self._refuse_overlap(structure, edges)
         return edges
 
@@ -92,18 +91,16 @@ class EdgeBuilder:
         _refuse_small_cell(structure, self.rcut)
         reach = self.rcut + self.skin + _SLACK
         found = self._search(structure, reach)
-        dst, src, shift = (x.to(self.device) for x in found)
-        near = squared_lengths(edge_vectors(points, src, dst, shift)) <= reach**2
-        near = near.nonzero().squeeze(1)
-        n_atoms = len(points.folded)
-        key = _sort_key(dst, src, shift, n_atoms, _image_range(structure, reach))
-        order = near[torch.argsort(key[near])]
+        dst, src, shift = _within(found, points, reach)
+        images = Images(_most_cells(structure, reach), self.device)
+        image, n_atoms = images.number(shift), len(points.folded)
+        order = torch.argsort((dst * n_atoms + src) * images.count + image)
         # The vectors of the list are never used: those of an edge come from where its
         # atoms are now.
         none = points.folded.new_zeros(()).expand(len(order), 3)
         edges = EdgeList.from_sorted(src[order], dst[order], none, n_atoms)
-        shift = shift[order].to(torch.int32)
-        return VerletList(structure, points, edges, shift, self.rcut, self.skin)
+        image = image[order].to(torch.int32)
+        return VerletList(structure, points, edges, images, image, self.rcut, self.skin)
 
     def _refuse_short_vectors(self, structure: Structure) -> None:
         lengths = structure.cell[structure.pbc].norm(dim=1)
@@ -132,13 +129,31 @@ class EdgeBuilder:
         )
 
 
-def _image_range(structure: Structure, reach: float) -> Tensor:
+def _within(pairs: Pairs, points: Points, reach: float) -> Pairs:
+    """Those pairs that are not farther apart than the reach, on the device."""
+    dst, src, shift = (x.to(points.cell.device) for x in pairs)
+    image = shift.to(points.cell.dtype) @ points.cell
+    vec = points.folded[src] - points.folded[dst] + image
+    near = (squared_lengths(vec) <= reach**2).nonzero().squeeze(1)
+    return dst[near], src[near], shift[near]
+
+
+def _cells_across(structure: Structure, reach: float) -> Tensor:
     """How many cells a distance reaches across along each axis, (3,)."""
     return torch.ceil(reach / heights(structure.cell)) * structure.pbc
 
 
+def _most_cells(structure: Structure, reach: float) -> tuple[int, ...]:
+    """Largest shift along each axis for pairs within reach, also later in a Verlet list.
+
+    Folded atoms are up to one cell apart, rounding may add another, and afterwards either
+    of them may cross a face of the cell.
+    """
+    return tuple(int(n) + 4 if n else 0 for n in _cells_across(structure, reach).tolist())
+
+
 def _refuse_small_cell(structure: Structure, rcut: float) -> None:
-    if torch.prod(2 * _image_range(structure, rcut) + 1) > _MOST_IMAGES:
+    if torch.prod(2 * _cells_across(structure, rcut) + 1) > _MOST_IMAGES:
         vectors = structure.cell[structure.pbc]
         raise ValueError(
             f"the cell is too small: atom {structure.name(0)} and its own images are "
@@ -146,15 +161,3 @@ def _refuse_small_cell(structure: Structure, rcut: float) -> None:
             f"{_MOST_IMAGES:g} cells lie within the cutoff; check the unit of the cell, "
             "or reduce it if it is extremely skewed"
         )
-
-
-def _sort_key(
-    dst: Tensor, src: Tensor, shift: Tensor, n_atoms: int, images: Tensor
-) -> Tensor:
-    """One number per edge, ordered as (destination, source, image), (E,), int64."""
-    key = dst * n_atoms + src
-    for axis, crossed in enumerate(images.tolist()):
-        # Folded atoms are up to one cell apart, and rounding may add another.
-        most = int(crossed) + 2
-        key = key * (2 * most + 1) + shift[:, axis] + most
-    return key

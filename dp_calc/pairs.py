@@ -22,7 +22,7 @@ from .boxes import search_box
 from .structure import Structure
 from .vesin_search import Pairs, VesinSearch
 
-__all__ = ["Search", "choose_search"]
+__all__ = ["Pairs", "Search", "choose_search"]
 
 Search = Callable[[Structure, float], Pairs]
 

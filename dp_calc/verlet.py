@@ -15,10 +15,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .images import Images
 from .models import EdgeList
 from .structure import Structure
 
-__all__ = ["Points", "VerletList", "edge_vectors", "squared_lengths"]
+__all__ = ["Points", "VerletList", "squared_lengths"]
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ class VerletList:
         structure: that structure.
         points: the same on the device of the pairs.
         edges: the pairs in canonical order; their vectors are not kept.
-        shift: lattice shift of each source between folded positions, (E, 3), int32.
+        images: all lattice shifts that may occur.
+        image: number of the shift of each source between folded positions, (E,), int32.
         rcut: cutoff in Å.
         skin: in Å.
     """
@@ -56,12 +58,25 @@ class VerletList:
     structure: Structure
     points: Points
     edges: EdgeList
-    shift: Tensor
+    images: Images
+    image: Tensor
     rcut: float
     skin: float
 
-    def shifts_for(self, structure: Structure, points: Points) -> Tensor | None:
-        """Lattice shifts of the pairs in another structure, (E, 3), whole numbers.
+    def edges_of(self, points: Points, image: Tensor) -> EdgeList:
+        """Those pairs that are within the cutoff.
+
+        Args:
+            points: where the atoms are.
+            image: numbers from ``images_for`` of the same structure.
+        """
+        src, dst = self.edges.src, self.edges.dst
+        vec = points.folded.index_select(0, src) - points.folded.index_select(0, dst)
+        vec = vec + self.images.vectors(points.cell).index_select(0, image)
+        return self.edges.with_vec(vec).select(squared_lengths(vec) <= self.rcut**2)
+
+    def images_for(self, structure: Structure, points: Points) -> Tensor | None:
+        """Numbers of the shifts of the pairs in another structure, (E,).
 
         None if a pair might be missing there.
         """
@@ -71,8 +86,7 @@ class VerletList:
         start, farthest = self.points.folded, self.skin / 2
         if not torch.equal(structure.cell, self.structure.cell):
             deformation = torch.linalg.solve(self.structure.cell, structure.cell)
-            shrunk = torch.linalg.matrix_norm(torch.linalg.inv(deformation), 2).item()
-            farthest = ((self.rcut + self.skin) / shrunk - self.rcut) / 2
+            farthest = self._farthest(deformation)
             start = start @ deformation.to(start.device)
         if farthest < 0:
             return None
@@ -84,9 +98,17 @@ class VerletList:
         near, any_crossed = torch.stack([near, crossed.any()]).tolist()
         if not near:
             return None
-        if not any_crossed:
-            return self.shift
-        return self.shift - crossed[self.edges.src] + crossed[self.edges.dst]
+        return self._shifted(crossed) if any_crossed else self.image
+
+    def _farthest(self, deformation: Tensor) -> float:
+        """How far atoms may be from where a deformation takes them, in Å."""
+        shrunk = torch.linalg.matrix_norm(torch.linalg.inv(deformation), 2).item()
+        return ((self.rcut + self.skin) / shrunk - self.rcut) / 2
+
+    def _shifted(self, crossed: Tensor) -> Tensor:
+        """Numbers of the shifts after atoms have crossed faces of the cell, (N, 3)."""
+        step = self.images.step(crossed).to(self.image.dtype)
+        return self.image - step[self.edges.src] + step[self.edges.dst]
 
 
 def _nearest_images(vec: Tensor, structure: Structure) -> Tensor:
@@ -95,18 +117,7 @@ def _nearest_images(vec: Tensor, structure: Structure) -> Tensor:
     return (vec @ inverse.to(vec.device)).round()
 
 
-def edge_vectors(points: Points, src: Tensor, dst: Tensor, shift: Tensor) -> Tensor:
-    """From destination to the shifted source, in Å, (E, 3), float64.
-
-    Every operation rounds each number for itself, so that a vector does not depend on
-    what other edges there are, as it might in a matrix product.
-    """
-    x, y, z = shift.split(1, dim=1)
-    image = x * points.cell[0] + y * points.cell[1] + z * points.cell[2]
-    return points.folded[src] - points.folded[dst] + image
-
-
 def squared_lengths(vec: Tensor) -> Tensor:
-    """Squares of lengths, (E, 3) -> (E,), each for itself as in ``edge_vectors``."""
+    """Squares of lengths, (E, 3) -> (E,), each rounded for itself."""
     x, y, z = vec.unbind(1)
     return x * x + y * y + z * z
