@@ -102,8 +102,10 @@ class VerletList:
 
     def _farthest(self, deformation: Tensor) -> float:
         """How far atoms may be from where a deformation takes them, in Å."""
-        shrunk = torch.linalg.matrix_norm(torch.linalg.inv(deformation), 2).item()
-        return ((self.rcut + self.skin) / shrunk - self.rcut) / 2
+        # A cell that swells misses no pairs, but the list would hold ever more in vain.
+        pair = torch.stack([deformation, torch.linalg.inv(deformation)])
+        change = torch.linalg.matrix_norm(pair, 2).max().item()
+        return ((self.rcut + self.skin) / change - self.rcut) / 2
 
     def _shifted(self, crossed: Tensor) -> Tensor:
         """Numbers of the shifts after atoms have crossed faces of the cell, (N, 3)."""
