@@ -37,13 +37,26 @@ def open_potential(
     """
     if isinstance(model, Committee):
         model = members_of(model)
-    if isinstance(model, list | tuple):
-        heads = _heads(head, len(model))
-        return Committee(
-            [
-                open_potential(one, its, device, dtype, settings)
-                for one, its in zip(model, heads, strict=True)
-            ]
+    if not isinstance(model, list | tuple):
+        return _open_one(model, head, device, dtype, settings)
+    heads = _heads(head, len(model))
+    members = [
+        _open_one(one, its, device, dtype, settings)
+        for one, its in zip(model, heads, strict=True)
+    ]
+    return Committee(members)
+
+
+def _open_one(
+    model: str | Path | nn.Module,
+    head: str | None,
+    device: torch.device | str | None,
+    dtype: torch.dtype | str | None,
+    settings: Settings,
+) -> nn.Module:
+    if isinstance(model, Committee):
+        raise ValueError(
+            "a committee cannot be a member of another; give its models one by one"
         )
     opened = with_tables(open_model(model, head, device, dtype), settings)
     check_backward(opened, settings)
