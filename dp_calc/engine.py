@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from .backward import Backward, choose_backward
 from .models import EdgeList
+from .placement import cpu_by_default
 from .settings import Settings
 
 __all__ = ["Engine", "Outputs", "plain_arithmetic"]
@@ -47,7 +48,8 @@ class Outputs:
 @contextmanager
 def plain_arithmetic(device: torch.device) -> Iterator[None]:
     """Shut out modes of the caller that would change numbers or forbid derivatives."""
-    with torch.inference_mode(False), torch.autocast(device.type, enabled=False):
+    full = torch.autocast(device.type, enabled=False)
+    with torch.inference_mode(False), full, cpu_by_default():
         yield
 
 

@@ -1,5 +1,7 @@
 """Where a model runs and in which precision, checked before anything is loaded."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -8,7 +10,7 @@ from torch import nn
 from . import models
 from .processes import note_use, refuse_fork
 
-__all__ = ["load_model", "open_model", "pick_device", "pick_dtype"]
+__all__ = ["cpu_by_default", "load_model", "open_model", "pick_device", "pick_dtype"]
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -82,6 +84,16 @@ def open_model(
             f"the model is loaded already and stays as it is; give {names} to load_model"
         )
     return model
+
+
+@contextmanager
+def cpu_by_default() -> Iterator[None]:
+    """Shut out ``torch.set_default_device`` of the caller."""
+    if torch.get_default_device().type == "cpu":  # this way costs nothing later
+        yield
+        return
+    with torch.device("cpu"):
+        yield
 
 
 def pick_device(device: torch.device | str | None) -> torch.device:
