@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from . import compress, demo, evaluate, info, md, models, relax
+from . import bench, compress, demo, evaluate, info, md, models, relax
 
 __all__ = ["main"]
 
@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_ShowVersion)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for module in (info, models, evaluate, relax, md, compress, demo):
+    for module in (info, models, evaluate, relax, md, compress, bench, demo):
         module.add_parser(commands)
     return parser
 
