@@ -12,7 +12,7 @@ from torch import nn
 
 from . import __version__
 from .committee import make_engine
-from .placement import pick_device
+from .placement import ordinary_tensors, pick_device
 from .processes import is_inherited, note_use
 
 __all__ = ["SharedModel"]
@@ -89,7 +89,9 @@ def _unpack(packed: _Packed) -> nn.Module:
         )
     # The pickle around it could run anything already.
     content = io.BytesIO(packed.content)
-    return torch.load(content, map_location=_place(packed.device), weights_only=False)
+    place = _place(packed.device)
+    with ordinary_tensors():
+        return torch.load(content, map_location=place, weights_only=False)
 
 
 def _place(name: str) -> torch.device:

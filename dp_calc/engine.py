@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from .backward import Backward, choose_backward
 from .models import EdgeList
-from .placement import cpu_by_default
+from .placement import ordinary_tensors
 from .settings import Settings
 
 __all__ = ["Engine", "Outputs", "plain_arithmetic"]
@@ -48,8 +48,7 @@ class Outputs:
 @contextmanager
 def plain_arithmetic(device: torch.device) -> Iterator[None]:
     """Shut out modes of the caller that would change numbers or forbid derivatives."""
-    full = torch.autocast(device.type, enabled=False)
-    with torch.inference_mode(False), full, cpu_by_default():
+    with torch.autocast(device.type, enabled=False), ordinary_tensors():
         yield
 
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from .backward import check_backward
 from .committee import Committee, members_of
-from .placement import cpu_by_default, open_model
+from .placement import open_model, ordinary_tensors
 from .settings import Settings
 from .tables import with_tables
 
@@ -58,7 +58,7 @@ def _open_one(
         raise ValueError(
             "a committee cannot be a member of another; give its models one by one"
         )
-    with cpu_by_default():
+    with ordinary_tensors():
         opened = with_tables(open_model(model, head, device, dtype), settings)
     check_backward(opened, settings)
     return opened

@@ -1,7 +1,7 @@
 """Where a model runs and in which precision, checked before anything is loaded."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import torch
@@ -10,7 +10,13 @@ from torch import nn
 from . import models
 from .processes import note_use, refuse_fork
 
-__all__ = ["cpu_by_default", "load_model", "open_model", "pick_device", "pick_dtype"]
+__all__ = [
+    "load_model",
+    "open_model",
+    "ordinary_tensors",
+    "pick_device",
+    "pick_dtype",
+]
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -87,12 +93,15 @@ def open_model(
 
 
 @contextmanager
-def cpu_by_default() -> Iterator[None]:
-    """Shut out ``torch.set_default_device`` of the caller."""
-    if torch.get_default_device().type == "cpu":  # this way costs nothing later
-        yield
-        return
-    with torch.device("cpu"):
+def ordinary_tensors() -> Iterator[None]:
+    """Shut out the caller's inference mode and ``torch.set_default_device``.
+
+    They make tensors that cannot be differentiated, or that are not on the CPU though no
+    device was named.
+    """
+    with torch.inference_mode(False), ExitStack() as stack:
+        if torch.get_default_device().type != "cpu":  # seldom, and slow later on
+            stack.enter_context(torch.device("cpu"))
         yield
 
 
