@@ -1,23 +1,17 @@
 """The calculator inside ASE: dynamics, relaxation, files, copies, sums."""
 
-import copy
-import pickle
 import warnings
 
 import numpy as np
 import pytest
 from ase import units
 from ase.build import bulk
-from ase.calculators.lj import LennardJones
-from ase.calculators.mixing import SumCalculator
 from ase.calculators.singlepoint import SinglePointCalculator
 from ase.db import connect
 from ase.filters import FrechetCellFilter
 from ase.io import read, write
 from ase.md.verlet import VelocityVerlet
 from ase.optimize import BFGS
-
-from dp_calc import DP
 
 
 @pytest.fixture
@@ -96,38 +90,6 @@ def test_results_fit_the_containers_of_ase(structures, calc):
     results = {k: v for k, v in calc.results.items() if k != "virial"}
     frozen = SinglePointCalculator(atoms, **results)
     np.testing.assert_array_equal(frozen.get_stresses(), calc.results["stresses"])
-
-
-def test_sum_with_another_calculator(copper, calc, pair_model):
-    other = LennardJones(epsilon=1e-3, sigma=2.3, rc=5, smooth=True)
-    parts = [
-        (c.get_potential_energy(copper), c.get_forces(copper), c.get_stress(copper))
-        for c in (calc, other)
-    ]
-    copper.calc = SumCalculator([calc, other])
-    calls = pair_model.calls
-    calc.reset()
-    sums = copper.get_potential_energy(), copper.get_forces(), copper.get_stress()
-    for total, one, two in zip(sums, *parts, strict=True):
-        np.testing.assert_allclose(total, one + two, rtol=1e-12)
-    assert pair_model.calls == calls + 1
-
-
-@pytest.mark.parametrize("used", [False, True])
-@pytest.mark.parametrize(
-    "duplicate", [copy.deepcopy, lambda c: pickle.loads(pickle.dumps(c))]
-)
-def test_copies_give_the_same_numbers(duplicate, used, structures):
-    from dp_calc.data import __file__ as data_file
-
-    calc = DP(data_file.replace("__init__.py", "water_mini.pt"), device="cpu")
-    atoms = structures["cluster"]
-    atoms.symbols = "HOHOH"
-    if used:
-        calc.calculate(atoms)
-    other = duplicate(calc)
-    assert other.model.dtype == calc.model.dtype
-    np.testing.assert_array_equal(other.get_forces(atoms), calc.get_forces(atoms))
 
 
 def test_nothing_ordinary_causes_a_warning(structures, calc):

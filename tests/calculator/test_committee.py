@@ -233,7 +233,8 @@ def test_heads(tmp_path):
 
 def test_it_says_what_it_is(committee):
     assert repr(committee) == (
-        "DP(committee of 3 models, 6 Å cutoff, 6 elements: H C O Na Cl Cu; float64 on cpu)"
+        "DP(committee of 3 models, 6 Å cutoff, 6 elements: H C O Na Cl Cu; "
+        "float64 on cpu)"
     )
     told = committee.settings.describe(committee.model)
     assert told.startswith(
