@@ -4,6 +4,7 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
+from .arms import Arm
 from .sitting import COLUMNS, Counts, Row
 
 __all__ = ["describe", "write"]
@@ -16,12 +17,18 @@ _MEMORY = {
 }
 
 
-def describe(environment: dict[str, str] | None, command: str, counts: Counts) -> str:
+def describe(
+    environment: dict[str, str] | None,
+    command: str,
+    arms: Sequence[Arm],
+    counts: Counts,
+) -> str:
     """Circumstances of a sitting, one a line; no host, user or folder among them.
 
     Args:
         environment: as a worker told it; None if none ran.
         command: how to do it again.
+        arms: what was compared.
         counts: how often things were done.
     """
     lines = [f"command: {command}"]
@@ -39,8 +46,14 @@ def describe(environment: dict[str, str] | None, command: str, counts: Counts) -
         f"processes of their own, interleaved in {counts.blocks} blocks",
         "first_call_s: from process start, imports included",
         "success: True, or False and the reason",
+        *(f"arm {arm.name}: {_settings(arm)}" for arm in arms),
     ]
     return "\n".join(lines)
+
+
+def _settings(arm: Arm) -> str:
+    pairs = (f"{name}={value}" for name, value in arm.settings.items())
+    return ", ".join(pairs) or "no settings, as a user has it by default"
 
 
 def write(path: Path, circumstances: str, rows: Sequence[Row]) -> None:

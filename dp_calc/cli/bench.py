@@ -51,6 +51,7 @@ def _run(args: argparse.Namespace) -> int:
     from ..bench.arms import parse_arm
     from ..bench.carbon import repeats_of
     from ..bench.sitting import COLUMNS, Counts
+    from ..bench.table import describe
 
     arms = [parse_arm(text) for text in args.arms]
     counts = Counts(args.warmups, args.repeats, args.blocks)
@@ -60,7 +61,7 @@ def _run(args: argparse.Namespace) -> int:
     rows = []
     for new, environment in _sittings(args, arms, counts):
         rows += new
-        _save(args, rows, environment, counts)
+        _save(args, rows, describe(environment, _command(args), arms, counts))
     print_table(COLUMNS, [_cells(row) for row in rows])
     return 0 if all(row["success"] is True for row in rows) else 1
 
@@ -94,18 +95,13 @@ def _sittings(
             yield new, environment
 
 
-def _save(
-    args: argparse.Namespace,
-    rows: Sequence["Row"],
-    environment: dict[str, str] | None,
-    counts: "Counts",
-) -> None:
+def _save(args: argparse.Namespace, rows: Sequence["Row"], circumstances: str) -> None:
     """Write what there is so far: a sitting may be cut short."""
-    from ..bench.table import describe, write
+    from ..bench.table import write
 
     if args.output is not None:
         with replacing(args.output) as temporary:
-            write(temporary, describe(environment, _command(args), counts), rows)
+            write(temporary, circumstances, rows)
     if args.plot is not None:
         from ..bench.plot import draw
 
