@@ -137,7 +137,7 @@ class DP(SharedModel, Provenance, Inspection, Calculator):
             self.model, type_dict, nlist_backend, neighbor_list, self.settings.skin
         )
         self.implemented_properties = [*self.implemented_properties, *self._further()]
-        self.parameters.update(self._arguments(type_dict, nlist_backend))
+        self._remember(type_dict, nlist_backend)
         self._conditions: dict[str, np.ndarray] = {}
         self._atomic_virials: np.ndarray | None = None
         self.timings: dict[str, float] = {}

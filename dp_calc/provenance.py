@@ -31,7 +31,7 @@ class Provenance:
             "torch": torch.__version__,
             "sha256": self._one_or_all("sha256"),
         }
-        return {**self.parameters, "provenance": provenance}
+        return {**self._arguments(), "provenance": provenance}
 
     @classmethod
     def fromdict(cls, parameters: Mapping[str, Any], **changes: Any) -> "Provenance":
@@ -62,16 +62,20 @@ class Provenance:
             )
         return calc
 
-    def _arguments(
-        self, type_dict: Mapping[str, int] | None, nlist_backend: str
-    ) -> dict[str, Any]:
+    def _remember(self, type_dict: Mapping[str, int] | None, nlist_backend: str) -> None:
+        """Keep what nothing else keeps, and show everything as ``parameters`` of ASE."""
+        self._type_dict = None if type_dict is None else _plain(type_dict)
+        self._nlist_backend = nlist_backend
+        self.parameters.update(self._arguments())
+
+    def _arguments(self) -> dict[str, Any]:
         """Arguments that make the same calculator again; of a committee lists of them."""
         heads = [_source(member, "head") for member in members_of(self.model)]
         return {
             "model": self._one_or_all("path"),
             "head": heads[0] if len(set(heads)) == 1 else heads,
-            "type_dict": None if type_dict is None else _plain(type_dict),
-            "nlist_backend": nlist_backend,
+            "type_dict": self._type_dict,
+            "nlist_backend": self._nlist_backend,
             "device": str(self.device),
             "dtype": str(self.model.dtype).removeprefix("torch."),
             **asdict(self.settings),

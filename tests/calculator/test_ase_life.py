@@ -221,6 +221,13 @@ def test_todict_is_plain_data(file_calc):
     assert provenance["sha256"] == checksum.stdout.split()[0]
 
 
+def test_todict_tells_the_truth_whatever_happens_to_the_parameters():
+    calc = DP(TINY, device="cpu")
+    assert calc.todict() == {**calc.parameters, "provenance": calc.todict()["provenance"]}
+    calc.parameters["dtype"] = "float64"
+    assert calc.todict()["dtype"] == "float32"
+
+
 def test_fromdict_makes_the_same_calculator():
     calc = DP(
         CLASSIC,
