@@ -298,7 +298,7 @@ def test_entry_point():
     assert found.value == "dp_calc.ase_plugin"
 
 
-def test_ase_lists_the_calculator_and_imports_no_torch():
+def test_ase_lists_the_calculator_and_imports_no_torch(tmp_path):
     pytest.importorskip("ase._4.plugins", reason="needs ASE 3.29, which has plugins")
     code = (
         "import sys, ase, ase.io, ase.calculators.calculator\n"
@@ -308,7 +308,8 @@ def test_ase_lists_the_calculator_and_imports_no_torch():
         "sys.modules)\n"
         "print(plugin.implementation.__qualname__)"
     )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    command = [sys.executable, "-c", code]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     listed, name = run.stdout.splitlines()
     assert listed.split()[-2:] == ["False", "False"]
