@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,10 +51,12 @@ class Counts:
     blocks: int = 6
 
     def __post_init__(self):
-        if self.warmups < 0 or not 1 <= self.blocks <= self.repeats:
+        if self.warmups < 0:
+            raise ValueError(f"there cannot be {self.warmups} warm-ups; give 0 or more")
+        if not 1 <= self.blocks <= self.repeats:
             raise ValueError(
-                "warm-ups cannot be negative, and there must be at least one block and "
-                "one repeat in each block"
+                f"{self.repeats} repeats cannot be done in {self.blocks} blocks; give at "
+                "least one block, and at least one repeat for each"
             )
 
     @property
@@ -178,7 +180,8 @@ class _Worker:
 
     def stop(self) -> None:
         """End the process and wait for that."""
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):  # of a request that nobody read
+            self._process.stdin.close()
         self._process.kill()
         self._process.wait()
         self._process.stdout.close()

@@ -61,7 +61,7 @@ def test_a_missing_model_is_a_row_without_its_folder(dp_calc, tmp_path):
     [
         (("--atoms", "100"), "multiple of 8"),
         (("--arms", "fastest"), "no arm 'fastest'"),
-        (("--repeats", "3"), "at least one repeat in each block"),
+        (("--repeats", "3"), "3 repeats cannot be done in 6 blocks"),
         (("-o", "table.txt"), "ending .csv"),
         (("--plot", "nowhere/picture.png"), "no folder"),
     ],
