@@ -103,6 +103,21 @@ def test_a_sparse_structure_truncates_nothing_afterwards(between):
     np.testing.assert_array_equal(again[1], forces)
 
 
+@pytest.mark.case("A5")
+def test_results_do_not_depend_on_how_a_structure_was_reached():
+    calc, atoms = DP(COPPER), bulk("Cu", cubic=True) * (2, 2, 1)
+    random = np.random.default_rng(0)
+    for step in range(12):
+        atoms.rattle(0.05, rng=random)
+        if step % 4 == 3:
+            atoms.set_cell(atoms.cell * 1.01, scale_atoms=True)
+            atoms.positions += 0.7
+        energy, forces = evaluate(atoms, calc)
+        expected = evaluate(atoms.copy(), DP(calc.model))
+        assert energy == expected[0]
+        np.testing.assert_array_equal(forces, expected[1])
+
+
 @pytest.mark.case("A6")
 @pytest.mark.parametrize("first", ["energy", "forces", "stress", "stresses"])
 def test_energy_forces_and_stress_take_one_pass(first):

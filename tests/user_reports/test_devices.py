@@ -6,12 +6,18 @@ import pickle
 import subprocess
 import sys
 import warnings
+from importlib.metadata import entry_points
 
 import numpy as np
 import pytest
 import torch
 from ase import Atoms
 from ase.build import bulk, molecule
+from ase.calculators.calculator import (
+    external_calculators,
+    get_calculator_class,
+    register_calculator_class,
+)
 from checkpoints import Content, multi_task
 from reports import (
     CHARGED,
@@ -258,3 +264,27 @@ def test_a_checkpoint_written_on_a_gpu_loads_on_the_cpu(tmp_path, monkeypatch):
     atoms = bulk("Cu")
     expected = evaluate(atoms, DP(COPPER, device="cpu"))[0]
     assert evaluate(atoms, DP(path, device="cpu"))[0] == expected
+
+
+@pytest.mark.case("H8")
+def test_ase_finds_the_calculator_without_importing_torch():
+    found = entry_points(group="ase.plugins", name="dp_calc")
+    assert [point.value for point in found] == ["dp_calc.ase_plugin"]
+    code = (
+        "import sys, ase, ase.build, ase.io, ase.calculators.calculator\n"
+        "from importlib.metadata import entry_points\n"
+        "for point in entry_points(group='ase.plugins', name='dp_calc'):\n"
+        "    point.load()\n"
+        "sys.exit('torch' in sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.case("H8")
+def test_the_calculator_registers_with_ase_by_name():
+    register_calculator_class("dp_calc", DP)
+    try:
+        made = get_calculator_class("dp_calc")(COPPER)
+    finally:
+        external_calculators.pop("dp_calc")
+    assert np.isfinite(evaluate(bulk("Cu"), made)[0])

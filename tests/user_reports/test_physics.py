@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 from ase import Atoms, units
-from ase.build import bulk
+from ase.build import bulk, molecule
 from ase.md.verlet import VelocityVerlet
 from reports import COPPER, WATER, evaluate, float64, ice
 
+import dp_calc
 from dp_calc import DP
 
 
@@ -81,7 +82,7 @@ def test_the_same_structure_gives_the_same_bits():
     atoms, calc = _rattled_crystal(), DP(COPPER)
     results = []
     for n in range(20):
-        if n % 5 == 4:
+        if n % 10 == 4:
             evaluate(bulk("Cu"), calc)
         calc.reset()
         evaluate(atoms, calc)
@@ -106,6 +107,24 @@ def test_the_order_of_the_atoms_does_not_matter():
             energy / len(atoms), abs=limit, rel=0
         )
         np.testing.assert_allclose(other[1], forces[order], rtol=0, atol=limit)
+
+
+@pytest.mark.case("F3")
+def test_other_structures_of_a_batch_change_only_the_rounding():
+    others = [bulk("Cu"), molecule("C6H6"), Atoms("O"), _rattled_crystal()]
+    atoms = _rattled_crystal()
+    atoms.rattle(0.02, seed=5)
+    for dtype, limit in (("float32", 1e-6), ("float64", 1e-12)):
+        calc = DP(COPPER, dtype=dtype)
+        energy, forces = evaluate(atoms, calc)
+        batch = dp_calc.evaluate([*others, atoms, *others], calc, progress=False)
+        result = batch[len(others)]
+        assert result["energy"] / len(atoms) == pytest.approx(
+            energy / len(atoms), abs=limit, rel=0
+        )
+        np.testing.assert_allclose(result["forces"], forces, rtol=0, atol=limit)
+        again = dp_calc.evaluate([*others, atoms, *others], calc, progress=False)
+        np.testing.assert_array_equal(again[len(others)]["forces"], result["forces"])
 
 
 def _oxygens(distance):
