@@ -92,7 +92,7 @@ def _apart(points: Tensor) -> Tensor:
     On CUDA devices vesin takes no notice of pairs at a distance of exactly zero, but two
     atoms in the same place must be found.
     """
-    index = torch.arange(len(points))
+    index = torch.arange(len(points), device=points.device)
     digits = torch.stack([index % 1000, index // 1000 % 1000, index // 1_000_000], 1)
     return points + _NUDGE * digits
 
