@@ -30,10 +30,17 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         print(line if len(row) == len(header) else f"{line}  {row[-1]}")
 
 
-def progress(items: Iterable[Any], total: int, unit: str) -> Iterable[Any]:
-    """Pass items on and show a progress bar on stderr."""
+def progress(items: Iterable[Any] | None, total: int, unit: str, initial: int = 0) -> Any:
+    """Pass items on and show a progress bar on stderr; without items the bar itself."""
     from tqdm import tqdm
 
     # A log file gets a line now and then instead of one for every step.
     interval = 0.1 if sys.stderr.isatty() else 10.0
-    return tqdm(items, total=total, unit=unit, mininterval=interval, file=sys.stderr)
+    return tqdm(
+        items,
+        total=total,
+        unit=unit,
+        initial=initial,
+        mininterval=interval,
+        file=sys.stderr,
+    )
