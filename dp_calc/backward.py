@@ -6,12 +6,13 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from .compiled_model import CompiledModel
 from .models import EdgeList, StreamExecutor, make_cohorts
 from .settings import Settings
 
 __all__ = ["Backward", "check_backward", "choose_backward"]
 
-_CHUNK = 256
+_CHUNK = 128
 """Atoms at a time in the streaming backward; a Neo-sized model needs about 1 MB each."""
 
 _USABLE = 0.5
@@ -27,13 +28,17 @@ class Backward:
     Attributes:
         name: ``"native"`` or ``"stream"``.
         why: the reason, a clause.
+        compiled: whether compiled code does it.
     """
 
     name: str
     why: str
+    compiled: bool = False
 
     def executor(self, model: nn.Module, settings: Settings):
-        """What goes over edges and atoms in pieces, to be called by the model."""
+        """What goes over edges and atoms in pieces; None if nothing is in pieces."""
+        if self.name == "native":
+            return None
 
         def stream(edges: EdgeList, view) -> StreamExecutor:
             cohorts = make_cohorts(edges, settings.cohort_edges, model.dtype)
@@ -55,14 +60,22 @@ def check_backward(model: nn.Module, settings: Settings) -> None:
         )
 
 
-def choose_backward(model: nn.Module, settings: Settings, edges: EdgeList) -> Backward:
+def choose_backward(
+    model: nn.Module,
+    settings: Settings,
+    edges: EdgeList,
+    compiled: CompiledModel | None = None,
+) -> Backward:
     """Decide for one structure.
 
     Args:
         model: the model; only one with ``bytes_per_edge`` can be streamed.
         settings: ``backward`` asks for one kind or leaves the choice.
         edges: of the structure.
+        compiled: the compiled model, where there is one.
     """
+    if compiled is not None and compiled.holds(edges):
+        return Backward("stream", "compiled code is fastest that way", compiled=True)
     if settings.backward != "auto":
         return Backward(
             settings.backward, f'backward="{settings.backward}" was asked for'

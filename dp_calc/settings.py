@@ -24,6 +24,8 @@ class Settings:
         backward: what is kept for the forces: ``"native"`` (all activations of all edges,
             fastest), ``"stream"`` (node tensors only, cohorts of edges are evaluated
             again; memory grows with atoms) or ``"auto"`` (native where it fits).
+        compile: whether compiled code is run: None for CUDA devices only. The first
+            evaluation then takes longer, once for each model and device.
         cohort_edges: edges in a cohort of the streaming backward, a multiple of 16.
         compress: replace the embedding nets of a classic model by tables.
         stride: width of their rows where atoms are as close as in the training data, in
@@ -38,6 +40,7 @@ class Settings:
 
     kernels: str = "auto"
     backward: str = "auto"
+    compile: bool | None = None
     cohort_edges: int = 8192
     compress: bool = False
     stride: float = 0.01
@@ -124,6 +127,10 @@ _CONDITIONS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "cohort_edges": (
         "a positive multiple of 16",
         lambda x: _is_number(x, int) and x > 0 and x % 16 == 0,
+    ),
+    "compile": (
+        "True, False or None",
+        lambda x: x is None or isinstance(x, bool),
     ),
     "compress": ("True or False", lambda x: isinstance(x, bool)),
     "stride": ("a positive number", lambda x: _is_number(x) and x > 0),

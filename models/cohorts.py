@@ -90,7 +90,7 @@ class Cohort:
     source_ptr: Tensor
 
     def add_at_src(self, total: Tensor, values: Tensor) -> None:
-        """Add the slots (S, ...) to the rows of their sources in ``total``, (N + 1, ...)."""
+        """Add slots (S, ...) to the rows of their sources in ``total``, (N + 1, ...)."""
         flat = values.reshape(len(values), -1)
         sums = embedding_bag(
             self.by_source, flat, self.source_ptr, mode="sum", include_last_offset=True
@@ -196,7 +196,7 @@ def _fill(
 
 def _by_source(src: Tensor, n_atoms: int) -> tuple[Tensor, Tensor, Tensor]:
     """``by_source``, ``sources`` and ``source_ptr`` of ``Cohort`` from (n, S) sources."""
-    n_cohorts, n_slots = src.shape
+    n_cohorts = len(src)
     src, by_source = torch.sort(src, dim=1, stable=True)
     opens = torch.ones_like(src, dtype=torch.bool)
     opens[:, 1:] = src[:, 1:] != src[:, :-1]

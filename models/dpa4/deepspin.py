@@ -32,6 +32,8 @@ class DeepSpinModel(DPA4Model):
     on virtual atoms reach the real ones, and magnetic forces exist, by the chain rule.
     """
 
+    keeps_edges = False
+
     def __init__(self, config: ModelConfig):
         super().__init__(config)
         scales = config.virtual_spin.scales

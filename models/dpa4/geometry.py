@@ -44,7 +44,7 @@ def edge_geometry(
     if config.bridging is not None:
         length = clamped_length(length, *config.bridging)
     # This envelope's cutoff is rounded to float32 in the format, whatever the precision.
-    rcut = torch.tensor(config.rcut, dtype=torch.float32).to(vec)
+    rcut = vec.new_full((), float(np.float32(config.rcut)))
     return EdgeGeometry(length, unit, cutoff_envelope(length, rcut, config.env_exp[1]))
 
 

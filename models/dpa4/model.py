@@ -66,6 +66,11 @@ class DPA4Model(nn.Module):
         return self.descriptor.dtype
 
     @property
+    def keeps_edges(self) -> bool:
+        """Whether the edges given are those gone over: all of them, and no others."""
+        return not self.config.pair_exclude_types
+
+    @property
     def bytes_per_edge(self) -> int:
         """Memory that a backward pass over all edges at once keeps for each, about."""
         config = self.config.descriptor

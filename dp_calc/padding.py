@@ -1,0 +1,183 @@
+"""Structures padded to one of few sizes, so that one captured graph serves many.
+
+Atoms are added that have no neighbours, and edges too long to count that belong to the
+last of these. No padding is in a cohort; what it adds to any result is exactly zero.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .models import EdgeList
+from .models.cohorts import Cohort, Cohorts
+
+__all__ = ["PaddedSystem", "pad_system"]
+
+T = TypeVar("T")
+
+_GROWTH = 1.125
+"""Ratio of one size to the next: at most an eighth more work than needed."""
+
+
+@dataclass(frozen=True)
+class PaddedSystem:
+    """A structure with its padding.
+
+    Attributes:
+        types: types of the atoms, the last ones padding, (N,).
+        edges: edges of the atoms, the last ones padding.
+        cohorts: the real edges; their indices mean those of ``edges``.
+        conditions: further inputs by name.
+    """
+
+    types: Tensor
+    edges: EdgeList
+    cohorts: Cohorts
+    conditions: dict[str, Tensor]
+
+    @property
+    def sizes(self) -> tuple:
+        """Everything about the sizes of its tensors."""
+        conditions = sorted((name, x.shape) for name, x in self.conditions.items())
+        return len(self.types), *self.cohorts.shape, tuple(conditions)
+
+    def clone(self) -> "PaddedSystem":
+        """The same in memory of its own."""
+        return PaddedSystem(
+            self.types.clone(),
+            _map_fields(torch.clone, self.edges),
+            Cohorts(_map_fields(torch.clone, self.cohorts.stacked)),
+            {name: x.clone() for name, x in self.conditions.items()},
+        )
+
+    def copy_(self, other: "PaddedSystem") -> None:
+        """Take over the values of a system of the same sizes."""
+        self.types.copy_(other.types)
+        _map_fields(Tensor.copy_, self.edges, other.edges)
+        _map_fields(Tensor.copy_, self.cohorts.stacked, other.cohorts.stacked)
+        for name, values in self.conditions.items():
+            values.copy_(other.conditions[name])
+
+
+def _map_fields(function: Callable[..., Tensor], *records: T) -> T:
+    """A record whose fields are ``function`` of those of the records given."""
+    names = [field.name for field in fields(records[0])]
+    made = {n: function(*(getattr(r, n) for r in records)) for n in names}
+    return type(records[0])(**made)
+
+
+def pad_system(
+    types: Tensor,
+    edges: EdgeList,
+    cohorts: Cohorts,
+    conditions: Mapping[str, Tensor],
+    chunk: int,
+    far: float,
+    few_sizes: bool,
+) -> PaddedSystem:
+    """Pad a structure.
+
+    Args:
+        types: types of the atoms, (N,).
+        edges: their edges.
+        cohorts: of these edges.
+        conditions: further inputs by name; those of each atom are (N, ...).
+        chunk: the number of atoms becomes a multiple of it.
+        far: length in Å of the vectors of padding, beyond the cutoff.
+        few_sizes: pad further, to one of few sizes.
+    """
+    rounded = _rounded if few_sizes else int
+    n_atoms = chunk * rounded(-(-(len(types) + 1) // chunk))
+    n_cohorts, n_slots, n_sources = cohorts.shape
+    n_cohorts = rounded(n_cohorts)
+    if few_sizes:
+        n_sources = min(n_slots, chunk * _rounded(-(-n_sources // chunk)))
+    n_edges = n_cohorts * n_slots
+    more = n_atoms - len(types)
+    stacked = _pad_cohorts(cohorts.stacked, edges, n_atoms, n_edges, n_cohorts, n_sources)
+    return PaddedSystem(
+        F.pad(types, (0, more)),
+        _pad_edges(edges, n_atoms, n_edges, far),
+        Cohorts(stacked),
+        {name: _pad_condition(x, len(types), more) for name, x in conditions.items()},
+    )
+
+
+def _rounded(count: int) -> int:
+    """The next larger of the sizes that are used: all small numbers, then ever fewer."""
+    size = 1
+    while size < count:
+        size = max(size + 1, math.floor(size * _GROWTH))
+    return size
+
+
+def _pad_condition(values: Tensor, n_atoms: int, more: int) -> Tensor:
+    """Repeat the first row for the padding; values of the whole system stay."""
+    if values.ndim < 2 or len(values) != n_atoms:
+        return values
+    return torch.cat([values, values[:1].expand(more, *values.shape[1:])])
+
+
+def _pad_edges(edges: EdgeList, n_atoms: int, n_edges: int, far: float) -> EdgeList:
+    more_atoms, more = n_atoms - edges.n_atoms, n_edges - edges.n_edges
+    last = n_atoms - 1
+    vec = F.pad(edges.vec.detach(), (0, 0, 0, more))
+    vec[edges.n_edges :, 2] = far
+    numbers = torch.arange(edges.n_edges, n_edges, device=vec.device)
+    return EdgeList(
+        F.pad(edges.src, (0, more), value=last),
+        F.pad(edges.dst, (0, more), value=last),
+        vec,
+        _pad_ptr(edges.row_ptr, more_atoms, n_edges),
+        torch.cat([edges.by_source, numbers]),
+        _pad_ptr(edges.source_ptr, more_atoms, n_edges),
+    )
+
+
+def _pad_ptr(ptr: Tensor, more: int, n_edges: int) -> Tensor:
+    """The atoms added have no edges, but for the last, which has all that were added."""
+    ptr = torch.cat([ptr, ptr[-1:].expand(more)])
+    ptr[-1] = n_edges
+    return ptr
+
+
+def _pad_cohorts(
+    stacked: Cohort,
+    edges: EdgeList,
+    n_atoms: int,
+    n_edges: int,
+    n_cohorts: int,
+    n_sources: int,
+) -> Cohort:
+    """More cohorts, without an edge, and more sources, without a slot, in each."""
+    more = n_cohorts - len(stacked.edge)
+    n_slots, n_tiles = stacked.edge.shape[1], stacked.atoms.shape[1]
+    wider = n_sources - stacked.sources.shape[1]
+
+    def added(x: Tensor, value: float) -> Tensor:
+        return F.pad(x, (0, 0, 0, more), value=value)
+
+    edge = torch.where(stacked.edge == edges.n_edges, n_edges, stacked.edge)
+    atoms = torch.where(stacked.atoms == edges.n_atoms, n_atoms, stacked.atoms)
+    sources = torch.where(stacked.sources == edges.n_atoms, n_atoms, stacked.sources)
+    by_source, tile_ptr = added(stacked.by_source, 0), added(stacked.tile_ptr, 0)
+    source_ptr = added(F.pad(stacked.source_ptr, (0, wider), value=n_slots), n_slots)
+    by_source[n_cohorts - more :] = torch.arange(n_slots, device=edge.device)
+    tile_ptr[n_cohorts - more :, -1] = n_tiles
+    source_ptr[:, 0] = 0
+    return Cohort(
+        edge=added(edge, n_edges),
+        src=added(stacked.src, 0),
+        atoms=added(atoms, n_atoms),
+        tile_row=added(stacked.tile_row, n_tiles - 1),
+        tile_ptr=tile_ptr,
+        real=added(stacked.real, 0),
+        by_source=by_source,
+        sources=added(F.pad(sources, (0, wider), value=n_atoms), n_atoms),
+        source_ptr=source_ptr,
+    )
