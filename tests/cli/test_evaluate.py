@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import ase.io
@@ -9,7 +10,7 @@ from ase.calculators.singlepoint import SinglePointCalculator
 from ase.constraints import FixAtoms
 
 from dp_calc import DP
-from dp_calc.cli import evaluate
+from dp_calc.cli import frames
 from dp_calc.data import water_model
 
 DATA = Path(__file__).parents[1] / "data"
@@ -182,7 +183,7 @@ def test_fixed_atoms_keep_their_forces(run, structures, tmp_path):
         (lambda d: d / "in.xyz", "would overwrite an input"),
         (lambda d: _link(d / "alias.xyz", d / "in.xyz"), "would overwrite an input"),
         (lambda d: d / "none" / "out.xyz", "there is no folder"),
-        (lambda d: d / "out.json", "extended XYZ"),
+        (lambda d: d / "out.json", "extended XYZ or a database"),
         (lambda d: _folder(d / "folder.xyz"), "is not a file"),
     ],
     ids=["input", "link to input", "folder missing", "ending", "folder"],
@@ -192,7 +193,7 @@ def test_bad_output_is_refused_before_anything_runs(
 ):
     path = structures(_molecule(), name="in.xyz")
     content = path.read_bytes()
-    monkeypatch.setattr(evaluate, "_read_frames", None)
+    monkeypatch.setattr(frames, "FrameFiles", None)
     status, out, err = run(path, "-o", make(tmp_path))
     assert (status, out) == (2, "")
     assert err.startswith("dp-calc: error: ")
@@ -211,25 +212,28 @@ def test_the_model_is_never_overwritten(dp_calc, structures, tmp_path):
     assert model.read_bytes() == b"precious"
 
 
-def test_an_older_output_is_replaced_only_by_a_complete_one(
+def test_an_older_output_is_replaced_when_asked_and_only_by_a_complete_one(
     run, structures, tmp_path, monkeypatch
 ):
     output = tmp_path / "out.xyz"
     output.write_text("older")
     path = structures(_molecule())
 
-    def fail(file, *_, **__):
-        file.write_text("half")
+    def fail(_):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ase.io, "write", fail)
-        status, _, err = run(path, "-o", output)
+        patch.setattr(os, "fsync", fail)
+        status, _, err = run(path, "-o", output, "--overwrite")
     assert status == 2
-    assert "No space left" in err
+    assert "out.xyz.part: No space left on device" in err
     assert output.read_text() == "older"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.traj", "out.xyz"]
-    assert run(path, "-o", output)[0] == 0
+    status, out, err = run(path, "-o", output)
+    assert (status, out) == (2, "")
+    assert "out.xyz exists already; give --resume" in err
+    assert output.read_text() == "older"
+    assert run(path, "-o", output, "--overwrite")[0] == 0
     assert len(ase.io.read(output)) == 3
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.traj", "out.xyz"]
 
