@@ -1,6 +1,6 @@
 """Many structures at once, packed into batches that fit into memory."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from .batch_packing import default_max_edges, evaluate_members
 from .batch_reading import Broken, Failure, Member, MemberReader
 from .calculator import DP
 from .engine import Outputs, plain_arithmetic
+from .models import Potential
 from .processes import refuse_fork
 from .results import collect_results, stress_from_virial
 
@@ -71,7 +72,7 @@ def evaluate(
     results = ievaluate(
         structures, model_or_calc, properties=properties, max_edges=max_edges
     )
-    total = len(structures) if hasattr(structures, "__len__") else None
+    total = len(structures) if isinstance(structures, Sized) else None
     return list(tqdm(results, total=total, unit="structure", disable=not progress))
 
 
@@ -107,8 +108,9 @@ class Batches:
         properties: Sequence[str] | None = None,
         max_edges: int | None = None,
     ):
-        is_calc = isinstance(model_or_calc, DP)
-        self.calc = model_or_calc if is_calc else DP(model_or_calc)
+        if not isinstance(model_or_calc, DP):
+            model_or_calc = DP(model_or_calc)
+        self.calc = model_or_calc
         self.properties = _checked_properties(properties, self.calc)
         self.max_edges = _checked_max_edges(max_edges, self.calc.model)
         self._reader = MemberReader(self.calc._reader, self.calc.model)
@@ -140,13 +142,13 @@ class Batches:
     def _results(self, batch: Sequence[Member | Failure]) -> list[Results]:
         """Results of a batch; those with the same kinds of conditions go together."""
         results: list[Results] = [{"error": getattr(m, "error", "")} for m in batch]
-        kinds: dict[frozenset[str], list[int]] = {}
+        kinds: dict[frozenset[str], dict[int, Member]] = {}
         for i, member in enumerate(batch):
             if isinstance(member, Member):
-                kinds.setdefault(frozenset(member.conditions), []).append(i)
-        for places in kinds.values():
-            made = self._evaluate([batch[i] for i in places])
-            for i, result in zip(places, made, strict=True):
+                kinds.setdefault(frozenset(member.conditions), {})[i] = member
+        for members in kinds.values():
+            made = self._evaluate(list(members.values()))
+            for i, result in zip(members, made, strict=True):
                 results[i] = result
         return results
 
@@ -185,7 +187,7 @@ def _is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, kinds) or "DefaultCPUAllocator" in str(error)
 
 
-def _checked_max_edges(max_edges: int | None, model: nn.Module) -> int:
+def _checked_max_edges(max_edges: int | None, model: Potential) -> int:
     if max_edges is None:
         return default_max_edges(model)
     whole = isinstance(max_edges, Integral) and not isinstance(max_edges, bool)

@@ -9,12 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
 import torch
-from torch import nn
 
 from .batch_reading import Member
 from .committee import CommitteeEngine, combine, members_of
 from .engine import Engine, Outputs
-from .models import EdgeList
+from .models import EdgeList, Potential
 from .reading import System
 
 __all__ = ["default_max_edges", "evaluate_members"]
@@ -32,7 +31,7 @@ _UNSTATED = 16384
 """Bytes per edge of models that do not state it, with room to spare."""
 
 
-def default_max_edges(model: nn.Module) -> int:
+def default_max_edges(model: Potential) -> int:
     """Edges of a batch that is fast and leaves memory for others."""
     per_edge = max(
         getattr(member, "bytes_per_edge", 0) or _UNSTATED for member in members_of(model)

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import torch
 from ase import Atoms
-from torch import Tensor, nn
+from torch import Tensor
 
 from .batch_edges import Edges, SmallSearch
 from .engine import plain_arithmetic
+from .models import Potential
 from .reading import Reader
 from .structure import Structure
 
@@ -103,7 +104,7 @@ class MemberReader:
         model: what they are read for.
     """
 
-    def __init__(self, reader: Reader, model: nn.Module):
+    def __init__(self, reader: Reader, model: Potential):
         self._reader = reader
         self._device = model.device
         self._search = SmallSearch(model.rcut, model.shortest_distance, model.device)

@@ -139,7 +139,7 @@ class DP(SharedModel, Provenance, Inspection, Calculator):
         self.implemented_properties = [*self.implemented_properties, *self._further()]
         self._remember(type_dict, nlist_backend)
         self._conditions: dict[str, np.ndarray] = {}
-        self._atomic_virials: np.ndarray | None = None
+        self._atomic_virials = np.zeros((0, 3, 3))
         self.timings: dict[str, float] = {}
 
     def _further(self) -> list[str]:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from .engine import Engine, Outputs
-from .models import EdgeList
+from .models import EdgeList, InputSpec, Potential
 from .settings import Settings
 from .verlet import squared_lengths
 
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 
-class Committee(nn.Module):
+class Committee(Potential):
     """Models of the same elements as one model, whose energies are the mean of theirs.
 
     Cutoffs may differ: edges go up to the largest, and each model gets those within its
@@ -35,15 +35,21 @@ class Committee(nn.Module):
     """
 
     architecture = "committee"
+    members: Sequence[Potential]
 
-    def __init__(self, members: Sequence[nn.Module]):
+    def __init__(self, members: Sequence[Potential]):
         super().__init__()
         _refuse_unlike(members)
         first = members[0]
-        self.members = nn.ModuleList(members)
-        self.type_map, self.inputs = tuple(first.type_map), first.inputs
+        self.members = nn.ModuleList(members)  # type: ignore[assignment]
+        self.type_map = tuple(first.type_map)
         self.rcut = max(member.rcut for member in members)
         self.shortest_distance = max(member.shortest_distance for member in members)
+
+    @property
+    def inputs(self) -> tuple[InputSpec, ...]:
+        """What all models read beside types and edges."""
+        return self.members[0].inputs
 
     @property
     def device(self) -> torch.device:
@@ -69,7 +75,7 @@ class Committee(nn.Module):
         return torch.stack(energies).mean(0)
 
     def seen_by(
-        self, member: nn.Module, types: Tensor, edges: EdgeList
+        self, member: Potential, types: Tensor, edges: EdgeList
     ) -> tuple[Tensor, EdgeList]:
         """Types and edges of the committee as one of its members counts them."""
         if tuple(member.type_map) != self.type_map:
@@ -82,7 +88,7 @@ class Committee(nn.Module):
         return types, edges
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CommitteeOutputs(Outputs):
     """Means over a committee, and how far its models are apart.
 
@@ -94,8 +100,8 @@ class CommitteeOutputs(Outputs):
         forces_std: of each component of each force in eV/Å, (N, 3).
     """
 
-    energy_std: Tensor | None = None
-    forces_std: Tensor | None = None
+    energy_std: Tensor
+    forces_std: Tensor
 
 
 class CommitteeEngine:
@@ -148,19 +154,19 @@ def combine(outputs: Sequence[Outputs]) -> CommitteeOutputs:
     )
 
 
-def make_engine(model: nn.Module, settings: Settings) -> Engine | CommitteeEngine:
+def make_engine(model: Potential, settings: Settings) -> Engine | CommitteeEngine:
     """What evaluates a model or a committee."""
     if isinstance(model, Committee):
         return CommitteeEngine(model, settings)
     return Engine(model, settings)
 
 
-def members_of(model: nn.Module) -> Sequence[nn.Module]:
+def members_of(model: Potential) -> Sequence[Potential]:
     """The models of a committee; of any other model itself."""
     return list(model.members) if isinstance(model, Committee) else [model]
 
 
-def _refuse_unlike(members: Sequence[nn.Module]) -> None:
+def _refuse_unlike(members: Sequence[Potential]) -> None:
     if len(members) < 2:
         raise ValueError(
             f"a committee needs two models or more, not {len(members)}; give a single "

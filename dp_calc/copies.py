@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
 
 from . import __version__
 from .committee import make_engine
+from .models import Potential
 from .placement import ordinary_tensors, pick_device
 from .processes import is_inherited, note_use
+from .settings import Settings
 
 __all__ = ["SharedModel"]
 
@@ -26,7 +27,10 @@ class SharedModel:
     needs no file.
     """
 
-    def _hold(self, model: nn.Module) -> None:
+    settings: Settings
+    results: dict[str, Any]
+
+    def _hold(self, model: Potential) -> None:
         note_use(model.device)
         self.model = model
         self._engine = make_engine(model, self.settings)
@@ -75,13 +79,13 @@ class _Packed:
     content: bytes
 
 
-def _pack(model: nn.Module) -> _Packed:
+def _pack(model: Potential) -> _Packed:
     buffer = io.BytesIO()
     torch.save(model, buffer)
     return _Packed(__version__, str(model.device), buffer.getvalue())
 
 
-def _unpack(packed: _Packed) -> nn.Module:
+def _unpack(packed: _Packed) -> Potential:
     if packed.version != __version__:
         raise pickle.UnpicklingError(
             f"this calculator was pickled by dp_calc {packed.version} and cannot be read "

@@ -1,10 +1,10 @@
 """Second derivatives of the energy by the positions of the atoms."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from tqdm import tqdm
 
-from .models import EdgeList
+from .models import EdgeList, Potential
 from .reading import System
 
 __all__ = ["hessian"]
@@ -16,7 +16,7 @@ _ASYMMETRY = {torch.float32: 1e-3, torch.float64: 1e-9}
 """H and its transpose differ by less from rounding, in units of 1 eV/Å² + max |H|."""
 
 
-def hessian(model: nn.Module, system: System, progress: bool = True) -> Tensor:
+def hessian(model: Potential, system: System, progress: bool = True) -> Tensor:
     """Differentiate the energy twice.
 
     Edge vectors are functions of displacements of the atoms, so that all periodic images
@@ -54,7 +54,7 @@ def hessian(model: nn.Module, system: System, progress: bool = True) -> Tensor:
     return _symmetric(result, model)
 
 
-def _energy(model: nn.Module, system: System, moved: Tensor) -> Tensor:
+def _energy(model: Potential, system: System, moved: Tensor) -> Tensor:
     """Energy of all copies as a function of displacements ``moved``, (copies, 3N)."""
     n_copies, moved = len(moved), moved.reshape(-1, 3)
     edges = _repeated(system.edges, n_copies)
@@ -84,7 +84,7 @@ def _rows(gradient: Tensor, moved: Tensor, rows: Tensor) -> Tensor:
     return result[: len(rows)]
 
 
-def _symmetric(result: Tensor, model: nn.Module) -> Tensor:
+def _symmetric(result: Tensor, model: Potential) -> Tensor:
     """Half the sum of a Hessian and its transpose, if they agree to rounding."""
     finite = torch.isfinite(result).all(1)
     if not finite.all():

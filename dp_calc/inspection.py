@@ -1,5 +1,6 @@
 """What a model knows beyond energies: embeddings of atoms and second derivatives."""
 
+import threading
 from collections.abc import Callable
 
 import numpy as np
@@ -10,13 +11,21 @@ from torch import Tensor
 from .committee import Committee
 from .engine import plain_arithmetic
 from .hessian import hessian
+from .models import Potential
 from .processes import refuse_fork
+from .reading import Reader
 
 __all__ = ["Inspection"]
 
 
 class Inspection:
     """Part of a calculator that asks the model for more than its results."""
+
+    model: Potential
+    device: torch.device
+    _lock: threading.RLock
+    _reader: Reader
+    _given: Callable[[Atoms | None], Atoms]
 
     def get_descriptors(self, atoms: Atoms | None = None) -> np.ndarray:
         """What the model knows about the environment of each atom.

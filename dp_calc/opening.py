@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
 from .backward import check_backward
 from .committee import Committee, members_of
+from .models import Potential
 from .placement import open_model, ordinary_tensors
 from .settings import Settings
 from .tables import with_tables
@@ -21,7 +23,7 @@ def open_potential(
     device: torch.device | str | None,
     dtype: torch.dtype | str | None,
     settings: Settings,
-) -> nn.Module:
+) -> Potential:
     """Open one model, or several as a committee, ready to be run as the settings say.
 
     Args:
@@ -48,12 +50,12 @@ def open_potential(
 
 
 def _open_one(
-    model: str | Path | nn.Module,
-    head: str | None,
+    model: Any,  # whatever was given, which is checked below
+    head: Any,
     device: torch.device | str | None,
     dtype: torch.dtype | str | None,
     settings: Settings,
-) -> nn.Module:
+) -> Potential:
     if isinstance(model, Committee):
         raise ValueError(
             "a committee cannot be a member of another; give its models one by one"
@@ -65,7 +67,7 @@ def _open_one(
 
 
 def _heads(head: str | Sequence[str] | None, count: int) -> Sequence[str | None]:
-    if not isinstance(head, list | tuple):
+    if head is None or isinstance(head, str):
         return [head] * count
     if len(head) != count:
         raise ValueError(

@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import nn
 
 from . import models
+from .models import Potential
 from .processes import note_use, refuse_fork
 
 __all__ = [
@@ -26,7 +28,7 @@ def load_model(
     head: str | None = None,
     device: torch.device | str | None = None,
     dtype: torch.dtype | str | None = None,
-) -> nn.Module:
+) -> Potential:
     """Load the bare model of a checkpoint.
 
     Args:
@@ -54,7 +56,7 @@ def open_model(
     head: str | None = None,
     device: torch.device | str | None = None,
     dtype: torch.dtype | str | None = None,
-) -> nn.Module:
+) -> Potential:
     """Load a model from a file, or take one that is loaded already, as it is.
 
     Args:
@@ -78,6 +80,7 @@ def open_model(
             "model must be a path or a model from load_model, not a "
             f"{type(model).__name__}"
         )
+    model = cast(Potential, model)
     # Moving or casting it would change an object that is the caller's.
     given = {
         "head": head is not None,
@@ -136,8 +139,7 @@ def pick_dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:
     Raises:
         ValueError: it is neither float32 nor float64.
     """
-    if isinstance(dtype, str):
-        dtype = _DTYPES.get(dtype, dtype)
-    if dtype is not None and dtype not in _DTYPES.values():
+    found = _DTYPES.get(dtype) if isinstance(dtype, str) else dtype
+    if dtype is not None and found not in _DTYPES.values():
         raise ValueError(f'dtype must be "float32" or "float64", not {dtype!r}')
-    return dtype
+    return found

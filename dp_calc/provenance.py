@@ -8,12 +8,19 @@ import torch
 
 from . import __version__
 from .committee import Committee, members_of
+from .models import Potential
+from .settings import Settings
 
 __all__ = ["Provenance"]
 
 
 class Provenance:
     """Part of a calculator that says what it is."""
+
+    model: Potential
+    device: torch.device
+    settings: Settings
+    parameters: dict[str, Any]
 
     def todict(self, skip_default: bool = True) -> dict[str, Any]:
         """Say what the calculator is, in plain data: files of ASE keep it.
@@ -87,7 +94,7 @@ class Provenance:
         return values if isinstance(self.model, Committee) else values[0]
 
 
-def _source(model: torch.nn.Module, name: str) -> Any:
+def _source(model: Potential, name: str) -> Any:
     return getattr(getattr(model, "source", None), name, None)
 
 

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ase import Atoms
-from torch import Tensor, nn
+from torch import Tensor
 
 from .committee import members_of
 from .inputs import ModelInputs
-from .models import EdgeList
+from .models import EdgeList, Potential
 from .neighbors import EdgeBuilder
 from .structure import Structure, element_types
 from .verlet import Points
@@ -53,7 +53,7 @@ class Reader:
 
     def __init__(
         self,
-        model: nn.Module,
+        model: Potential,
         type_dict: Mapping[str, int] | None,
         nlist_backend: str,
         neighbor_list: object | None,
@@ -138,7 +138,7 @@ class Reader:
         return new
 
 
-def _observed(model: nn.Module) -> set[str]:
+def _observed(model: Potential) -> set[str]:
     """Elements in the training data of a model, or of all models of a committee."""
     observed = set(model.type_map)
     for member in members_of(model):

@@ -15,7 +15,7 @@ __all__ = ["collect_results", "stress_from_virial"]
 def collect_results(outputs: Outputs, atoms: Atoms) -> dict[str, Any]:
     """Results by name, as floats or float64 arrays; stress only where there is one."""
     energy = outputs.energy.item()
-    results = {
+    results: dict[str, Any] = {
         "energy": energy,
         "free_energy": energy,
         "energies": outputs.energies.cpu().numpy(),

@@ -2,6 +2,7 @@
 
 import time
 from itertools import pairwise
+from typing import Any
 
 import torch
 
@@ -21,7 +22,7 @@ class Stopwatch:
     def __init__(self, device: torch.device):
         self._device = device
         self._names: list[str] = []
-        self._marks = [self._mark()]
+        self._marks: list[Any] = [self._mark()]  # all events, or all numbers
 
     def lap(self, name: str) -> None:
         """End a stage and start the next one."""

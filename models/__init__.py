@@ -6,7 +6,8 @@ from .dpa4 import DPA4Model
 from .edges import EdgeList
 from .errors import UnsupportedOptionError
 from .inputs import InputSpec
-from .loading import ModelSource, load_model
+from .loading import load_model
+from .potential import ModelSource, Potential
 from .stream import StreamExecutor
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "EdgeList",
     "InputSpec",
     "ModelSource",
+    "Potential",
     "StreamExecutor",
     "UnsupportedOptionError",
     "load_model",

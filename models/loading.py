@@ -1,48 +1,18 @@
 """From a file to a model that is ready to evaluate."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import nn
 
 from . import classic, dpa4
 from .checkpoint import Checkpoint, read_checkpoint
 from .errors import UnsupportedOptionError
 from .hub import checksum, resolve
+from .potential import ModelSource, Potential
 
-__all__ = ["ModelSource", "load_model"]
+__all__ = ["load_model"]
 
 _FAMILIES = (dpa4, classic)
-
-
-@dataclass(frozen=True)
-class ModelSource:
-    """Where a model came from and what it is, for people to read.
-
-    Attributes:
-        path: the file.
-        sha256: its checksum.
-        architecture: name of the model family.
-        head: branch that was loaded.
-        branches: all branches of the file.
-        version: version of the descriptor's format.
-        n_parameters: trained numbers in the model.
-        options: descriptor options as the file states them.
-        params: all options of the branch, as they are stored.
-        observed_types: elements that were in the training data, if the file says so.
-    """
-
-    path: Path
-    sha256: str
-    architecture: str
-    head: str
-    branches: tuple[str, ...]
-    version: float
-    n_parameters: int
-    options: dict
-    params: dict
-    observed_types: tuple[str, ...] | None
 
 
 def load_model(
@@ -50,7 +20,7 @@ def load_model(
     head: str | None = None,
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
-) -> nn.Module:
+) -> Potential:
     """Load a model from a training checkpoint, or from a file of ``dp-calc compress``.
 
     Args:
@@ -80,7 +50,7 @@ def load_model(
     return model.to(device or "cpu").eval()
 
 
-def _build(checkpoint: Checkpoint, dtype: torch.dtype | None) -> nn.Module:
+def _build(checkpoint: Checkpoint, dtype: torch.dtype | None) -> Potential:
     for family in _FAMILIES:
         if family.recognises(checkpoint):
             return family.build(checkpoint, dtype)
@@ -91,7 +61,7 @@ def _build(checkpoint: Checkpoint, dtype: torch.dtype | None) -> nn.Module:
     )
 
 
-def _source(model: nn.Module, checkpoint: Checkpoint) -> ModelSource:
+def _source(model: Potential, checkpoint: Checkpoint) -> ModelSource:
     observed = (checkpoint.params.get("info") or {}).get("observed_type")
     return ModelSource(
         path=checkpoint.path,

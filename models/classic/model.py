@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from ..edges import EdgeList
 from ..exclusions import active_pairs, active_types
 from ..inputs import InputSpec
+from ..potential import Potential
 from .config import ModelConfig
 from .dpa1 import DPA1, DPA1Concat
 from .fitting import EnergyFitting
@@ -30,7 +31,7 @@ _DESCRIPTORS = {
 _ONE_NET_FOR_ALL_TYPES = ("se_e3_tebd", "dpa1")
 
 
-class ClassicModel(nn.Module):
+class ClassicModel(Potential):
     """Atomic energies of a checkpoint with a classic descriptor.
 
     Plain PyTorch, right in float32 and float64, on any device, differentiable any number

@@ -9,6 +9,7 @@ from ..edges import EdgeList
 from ..exclusions import active_pairs, active_types
 from ..execution import NativeExecutor
 from ..inputs import InputSpec
+from ..potential import Potential
 from .bridging import ZBLPotential
 from .config import ModelConfig
 from .descriptor import Descriptor, MakeExecutor
@@ -17,7 +18,7 @@ from .fitting import EnergyFitting
 __all__ = ["DPA4Model"]
 
 
-class DPA4Model(nn.Module):
+class DPA4Model(Potential):
     """Atomic energies of a DPA4 checkpoint.
 
     Plain PyTorch, right in float32 and float64, on any device, differentiable any number
