@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from .placement import load_model
     from .settings import Settings
 
+    __version__: str
+
 __all__ = ["DP", "Settings", "__version__", "evaluate", "load_model"]
 
 _HOME = {

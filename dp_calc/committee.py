@@ -133,8 +133,8 @@ class CommitteeEngine:
     ) -> list[Outputs]:
         """What each model gives by itself, to be combined structure by structure."""
         outputs = []
-        for engine in self.engines:
-            seen = self.committee.seen_by(engine.model, types, edges)
+        for member, engine in zip(self.committee.members, self.engines, strict=True):
+            seen = self.committee.seen_by(member, types, edges)
             outputs.append(engine.evaluate(*seen, conditions))
         return outputs
 

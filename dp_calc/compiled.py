@@ -3,6 +3,8 @@
 import hashlib
 import logging
 from collections.abc import Callable, Sequence
+from types import MethodType
+from typing import cast
 
 import torch
 from torch import Tensor, fx, nn
@@ -141,7 +143,8 @@ class CompiledRunner:
             return f"{self._name(piece.function)} {piece.n_src}{gate}"
         if isinstance(piece, nn.Module):
             return self._names[id(piece)]
-        return f"{self._names[id(piece.__self__)]}.{piece.__name__}"
+        method = cast(MethodType, piece)
+        return f"{self._names[id(method.__self__)]}.{method.__name__}"
 
 
 def _nudged(x: Tensor) -> Tensor:

@@ -111,14 +111,14 @@ def _read_charge_spin(atoms: Atoms, width: int) -> np.ndarray | None:
 def _whole(value: Any, key: str) -> float:
     """A charge or spin multiplicity from ``info``."""
     name = _spell("info", key)
-    number = _shaped(_numbers(value, name), [(), (1,)], (), name, "one number")
+    number = float(_shaped(_numbers(value, name), [(), (1,)], (), name, "one number"))
     if key == "spin" and number == 0:
         raise ValueError(
             f"{name} is 0, but it is the spin multiplicity 2S + 1, at least 1; set "
             f"{_spell('info', 'charge_spin')} for a model that counts otherwise"
         )
     _refuse_outside(number, _SPIN_ROWS if key == "spin" else _CHARGES, name)
-    return float(number)
+    return number
 
 
 def _refuse_outside(number: float, limits: tuple[int, int], what: str) -> None:
@@ -161,7 +161,7 @@ def _read_aparam(atoms: Atoms, width: int) -> np.ndarray | None:
             array = _numbers(getattr(atoms, container)[key], name)
             meaning = "parameters for each atom"
             values.append(_shaped(array, allowed[container], shape, name, meaning))
-    if len(values) == 2 and not np.array_equal(*values):
+    if len(values) == 2 and not np.array_equal(values[0], values[1]):
         raise ValueError(
             f"{_spell('info', 'aparam')} and {_spell('arrays', 'aparam')} are given with "
             "different values; remove one of them"

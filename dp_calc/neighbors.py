@@ -78,7 +78,7 @@ class EdgeBuilder:
         pairs, image = self._list, None
         if pairs is not None:
             image = pairs.images_for(structure, points)
-        if image is None:
+        if pairs is None or image is None:
             pairs = self._find(structure, points)
             image = pairs.image
             self._list = pairs if self.skin else None
@@ -143,13 +143,14 @@ def _cells_across(structure: Structure, reach: float) -> Tensor:
     return torch.ceil(reach / heights(structure.cell)) * structure.pbc
 
 
-def _most_cells(structure: Structure, reach: float) -> tuple[int, ...]:
+def _most_cells(structure: Structure, reach: float) -> tuple[int, int, int]:
     """Largest shift along each axis for pairs within reach, also later in a Verlet list.
 
     Folded atoms are up to one cell apart, rounding may add another, and afterwards either
     of them may cross a face of the cell.
     """
-    return tuple(int(n) + 4 if n else 0 for n in _cells_across(structure, reach).tolist())
+    a, b, c = (int(n) + 4 if n else 0 for n in _cells_across(structure, reach).tolist())
+    return a, b, c
 
 
 def _refuse_small_cell(structure: Structure, rcut: float) -> None:

@@ -7,6 +7,7 @@ positions.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -64,7 +65,8 @@ def _ase_search(structure: Structure, reach: float) -> Pairs:
     arrays = primitive_neighbor_list(
         "ijS", (True, True, True), box.numpy(), points.numpy(), reach
     )
-    return tuple(torch.from_numpy(np.asarray(a, dtype=np.int64)) for a in arrays)
+    dst, src, shift = (torch.from_numpy(np.asarray(a, np.int64)) for a in arrays)
+    return dst, src, shift
 
 
 _BACKENDS = ("auto", "vesin", "ase")
@@ -86,7 +88,7 @@ class _AseListSearch:
                 f"{type(neighbor_list).__name__}"
             )
         self.list = neighbor_list
-        self.primitive = getattr(neighbor_list, "nl", neighbor_list)
+        self.primitive: Any = getattr(neighbor_list, "nl", neighbor_list)
         self.rcut = rcut
         self._refuse_gaps()
 

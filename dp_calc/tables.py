@@ -1,14 +1,13 @@
 """Tables in the place of embedding nets, as the settings ask."""
 
-from torch import nn
-
+from .models import Potential
 from .models.classic.compress import compress, is_compressed, with_kernels
 from .settings import Settings
 
 __all__ = ["with_tables"]
 
 
-def with_tables(model: nn.Module, settings: Settings) -> nn.Module:
+def with_tables(model: Potential, settings: Settings) -> Potential:
     """Compress a model, or say how the tables of a compressed one are evaluated.
 
     Args:
@@ -33,7 +32,7 @@ def with_tables(model: nn.Module, settings: Settings) -> nn.Module:
     return model
 
 
-def _refuse_without_kernels(model: nn.Module) -> None:
+def _refuse_without_kernels(model: Potential) -> None:
     use = 'use kernels="auto" or "torch"'
     if not is_compressed(model):
         kind = getattr(model, "architecture", type(model).__name__)

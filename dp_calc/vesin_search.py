@@ -141,4 +141,4 @@ def _breaks_on_gpu(bins: Tensor) -> bool:
 
     It thins out a grid of more than 8192 bins, the longest axis one bin at a time.
     """
-    return bins.prod() > 1e6
+    return bool(bins.prod() > 1e6)

@@ -5,6 +5,7 @@ import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 __all__ = ["ReleasedModel", "checksum", "released_models", "resolve"]
 
@@ -108,7 +109,8 @@ def _fetch(name: str, sha256: str) -> Path:
     except ImportError:
         raise _not_here(name, "huggingface_hub is not installed") from None
     # The variable may have been set after the library read it.
-    where = {"filename": f"{name}.pt", "endpoint": os.environ.get("HF_ENDPOINT")}
+    endpoint = os.environ.get("HF_ENDPOINT")
+    where: dict[str, Any] = {"filename": f"{name}.pt", "endpoint": endpoint}
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder) as partial:
         try:

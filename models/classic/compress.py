@@ -1,6 +1,7 @@
 """Compression: the embedding nets of a model replaced by tables."""
 
 import copy
+from typing import TypeGuard
 
 import torch
 from torch import nn
@@ -70,7 +71,7 @@ def compress(
     return compressed
 
 
-def is_compressed(model: nn.Module) -> bool:
+def is_compressed(model: nn.Module) -> TypeGuard[ClassicModel]:
     """Whether the embedding nets of a model have been replaced by tables."""
     return isinstance(model, ClassicModel) and any(
         isinstance(embedding, TabulatedEmbedding)
