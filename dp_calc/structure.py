@@ -170,7 +170,7 @@ def _refuse_bad_cell(cell: np.ndarray, pbc: np.ndarray) -> None:
             f"axis {missing[0]} is periodic but its cell vector is zero; set the cell, "
             "or switch off pbc for this axis"
         )
-    if np.linalg.matrix_rank(cell[pbc]) < pbc.sum():
+    if pbc.any() and np.linalg.matrix_rank(cell[pbc]) < pbc.sum():
         raise ValueError(
             f"the periodic cell vectors {cell[pbc].tolist()} are linearly dependent and "
             "span no lattice; correct the cell"
