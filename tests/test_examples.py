@@ -58,6 +58,17 @@ def test_hessian_vibrations(run, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_choose_kernels(run, tmp_path):
+    out = run("06_choose_kernels.py")
+    energies = re.findall(r": \d+ ms, (\S+) eV$", out, re.MULTILINE)
+    assert len(energies) >= 5
+    assert all(float(e) == pytest.approx(-8412.068, abs=2e-3) for e in energies)
+    assert float(re.search(r"agree within (\S+) eV per atom", out)[1]) < 1e-5
+    assert len(re.findall(r"^  milliseconds: checks .* model", out, re.MULTILINE)) >= 5
+    assert 'refused: kernels="triton" cannot be had: ' in out
+    assert not list(tmp_path.iterdir())
+
+
 def test_every_example_is_run_here():
     names = re.findall(r'run\("(\d\d_\w+\.py)"', Path(__file__).read_text())
     assert sorted(names) == sorted(path.name for path in EXAMPLES.glob("*.py"))
