@@ -14,7 +14,7 @@ from ase import Atoms
 from ase.calculators.calculator import all_properties
 from ase.calculators.singlepoint import SinglePointCalculator
 
-__all__ = ["GrowingFile", "TableFile", "cut_back", "held", "open_frames"]
+__all__ = ["GrowingFrames", "TableFile", "cut_back", "held", "open_frames"]
 
 _COUNTERS = slice(32, 48)
 """Bytes of an ASE trajectory that change: number of frames, place of their index."""
@@ -22,8 +22,11 @@ _COUNTERS = slice(32, 48)
 _TAIL = 4096
 
 
-class GrowingFile(Protocol):
-    """A file that is only ever added to."""
+class GrowingFrames(Protocol):
+    """A trajectory that is only ever added to."""
+
+    def write(self, atoms: Atoms) -> None:
+        """Add one frame, with the results of its calculator."""
 
     def mark(self) -> dict[str, Any]:
         """Put everything on the disk and describe where the file ends."""
@@ -96,7 +99,7 @@ class _TrajectoryFile:
         self._writer.close()
 
 
-def open_frames(path: Path) -> _ExtxyzFile | _TrajectoryFile:
+def open_frames(path: Path) -> GrowingFrames:
     """Open a trajectory to add frames; its ending tells the format."""
     return _TrajectoryFile(path) if path.suffix == ".traj" else _ExtxyzFile(path)
 

@@ -16,19 +16,17 @@ _MEMORY = ("a", "Nsteps")
 
 
 def atoms_state(atoms: Atoms) -> dict[str, np.ndarray]:
-    """Positions, cell and momenta, the parts that move."""
-    return {
-        "positions": atoms.positions.copy(),
-        "cell": np.array(atoms.cell),
-        "momenta": atoms.get_momenta(),
-    }
+    """Positions, cell and, if there are any, momenta: the parts that move."""
+    moving = {"positions": atoms.positions.copy(), "cell": np.array(atoms.cell)}
+    return {**moving, "momenta": atoms.get_momenta()} if atoms.has("momenta") else moving
 
 
 def restore_atoms(atoms: Atoms, arrays: Mapping[str, np.ndarray]) -> None:
-    """Undo whatever happened since, past any constraint."""
+    """Put atoms back, past any constraint."""
     atoms.set_cell(arrays["cell"], apply_constraint=False)
     atoms.positions[:] = arrays["positions"]
-    atoms.set_momenta(arrays["momenta"], apply_constraint=False)
+    if "momenta" in arrays:
+        atoms.set_momenta(arrays["momenta"], apply_constraint=False)
 
 
 def dynamics_state(dynamics: MolecularDynamics) -> dict[str, np.ndarray]:

@@ -1,0 +1,127 @@
+"""Options of ``dp-calc md``."""
+
+import argparse
+from pathlib import Path
+
+from .ensembles import ENSEMBLES
+from .simulation import number, whole
+
+__all__ = ["PHYSICS", "add_file_options", "add_physics_options"]
+
+PHYSICS = (
+    "ensemble",
+    "timestep_fs",
+    "temperature_k",
+    "pressure_gpa",
+    "friction_per_ps",
+    "tau_t_fs",
+    "tau_p_fs",
+    "compressibility_per_gpa",
+    "new_velocities",
+    "seed",
+    "every",
+)
+"""Options that must stay as they are when a run goes on."""
+
+
+def add_file_options(parser: argparse.ArgumentParser) -> None:
+    """Add what is written, and when."""
+    add = parser.add_argument
+    add(
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=Path,
+        default=Path("md.traj"),
+        help="trajectory: .traj keeps every digit, .extxyz 8 decimals (default: md.traj)",
+    )
+    add(
+        "--steps",
+        metavar="N",
+        type=whole("number of steps", 1),
+        required=True,
+        help="steps in all, those before --resume included",
+    )
+    add(
+        "--every",
+        metavar="N",
+        type=whole("number of steps", 1),
+        help="steps between frames and rows (default: 10)",
+    )
+    add(
+        "--save-every",
+        metavar="N",
+        type=whole("number of steps", 1),
+        default=100,
+        help="steps between checkpoints (default: 100)",
+    )
+
+
+def add_physics_options(parser: argparse.ArgumentParser) -> None:
+    """Add what is simulated; all numbers have their unit in the name."""
+    parser.add_argument("--ensemble", choices=tuple(ENSEMBLES), help="default: nve")
+    _add_number(parser, "timestep-fs", "in fs (default: 0.5)", least=1e-3, most=20)
+    _add_number(
+        parser,
+        "temperature-k",
+        "of the thermostat, and of velocities that are drawn, in K",
+        least=0.0,
+        most=1e5,
+    )
+    _add_number(
+        parser,
+        "pressure-gpa",
+        "of the barostat, in GPa; 1 bar is 0.0001 GPa",
+        least=-1e3,
+        most=1e3,
+    )
+    _add_couplings(parser)
+    parser.add_argument(
+        "--new-velocities",
+        action="store_true",
+        default=None,
+        help="draw velocities (Maxwell-Boltzmann, no drift) though the file has some",
+    )
+    parser.add_argument(
+        "--seed",
+        metavar="N",
+        type=whole("seed", 0),
+        help="of all random numbers (default: a new one, which is shown)",
+    )
+    hot = "a system hotter than this has gone wrong, in K (default: 10000)"
+    _add_number(parser, "stop-above-k", hot, above=0.0, most=1e9, default=1e4)
+
+
+def _add_couplings(parser: argparse.ArgumentParser) -> None:
+    _add_number(
+        parser,
+        "friction-per-ps",
+        "of Langevin's thermostat, in 1/ps (default: 10)",
+        above=0.0,
+        most=1e4,
+    )
+    for name, what, default in (("t", "thermostat", 100), ("p", "barostat", 1000)):
+        text = f"time constant of the {what}, in fs (default: {default})"
+        _add_number(parser, f"tau-{name}-fs", text, above=0.0, most=1e6)
+    _add_number(
+        parser,
+        "compressibility-per-gpa",
+        "for npt-berendsen, in 1/GPa (default: 0.46, that of water)",
+        above=0.0,
+        most=1e3,
+    )
+
+
+def _add_number(
+    parser: argparse.ArgumentParser,
+    name: str,
+    text: str,
+    default: float | None = None,
+    **limits: float,
+) -> None:
+    units = {"fs": "fs", "k": "K", "gpa": "GPa", "per-ps": "1/ps", "per-gpa": "1/GPa"}
+    unit = next(units[end] for end in sorted(units, key=len)[::-1] if name.endswith(end))
+    convert = number(f"value of --{name}", unit, **limits)
+    parser.add_argument(
+        f"--{name}", metavar="X", type=convert, default=default, help=text
+    )

@@ -1,0 +1,149 @@
+"""A relaxation, step by step, with everything that is written on the way."""
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ase.io
+from ase import Atoms
+from ase.calculators.calculator import all_properties
+from ase.calculators.singlepoint import SinglePointCalculator
+from ase.io.formats import filetype
+from ase.optimize import BFGS, FIRE
+from ase.optimize.optimize import Optimizer
+from ase.units import GPa
+
+from .cells import cell_filter, largest_stress
+from .checkpoint import Checkpoint, safely_replacing
+from .console import progress
+from .growing import cut_back, held, open_frames
+from .resume import say_differences
+from .state import (
+    atoms_state,
+    optimizer_state,
+    restore_atoms,
+    restore_optimizer,
+    watch,
+)
+from .stepping import advance
+
+__all__ = ["Relaxation", "largest_force"]
+
+_SAVE_EVERY = 10
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """A relaxation that is set up.
+
+    Attributes:
+        args: the options of the command.
+        settings: what must stay as it is when the run goes on.
+        circumstances: what should.
+        paths: files to write, by role: output, frames, checkpoint.
+        atoms: the structure as given, with its calculator.
+        stored: the checkpoint to go on from, if any.
+    """
+
+    args: argparse.Namespace
+    settings: dict[str, Any]
+    circumstances: dict[str, Any]
+    paths: dict[str, Path]
+    atoms: Atoms
+    stored: Checkpoint | None
+
+    def run(self) -> None:
+        """Relax the atoms in place and write all but the output.
+
+        Raises:
+            Stopped: a signal came.
+            FloatingPointError: a step could not be computed.
+            OSError: something could not be written.
+            ValueError: the files are not those of the checkpoint.
+        """
+        with held(self.paths["frames"]):
+            optimizer = self._begin()
+            seen = watch(optimizer)
+            if self.stored is None:
+                self._clear()
+            else:
+                cut_back(self.paths["frames"], self.stored.marks.get("frames"))
+                if self.stored.step:
+                    restore_optimizer(optimizer, self.stored.arrays, self.stored.step)
+            self._steps(optimizer, seen)
+
+    def converged(self) -> bool:
+        """Whether atoms, and cell if it is free, are as near the minimum as asked."""
+        if largest_force(self.atoms) > self.args.fmax:
+            return False
+        cell = self.settings["cell"]
+        limit = self.args.smax_gpa * GPa
+        return (
+            cell == "fixed" or largest_stress(self.atoms, cell, self._pressure) <= limit
+        )
+
+    def write_output(self) -> None:
+        """Write the structure as it is now, with its results."""
+        result = self.atoms.copy()
+        known = {k: v for k, v in self.atoms.calc.results.items() if k in all_properties}
+        result.calc = SinglePointCalculator(result, **known)
+        kind = filetype(str(self.paths["output"]), read=False)
+        with safely_replacing(self.paths["output"]) as temporary:
+            ase.io.write(temporary, result, format=kind)
+
+    @property
+    def _pressure(self) -> float:
+        """In eV/Å³."""
+        return self.settings["pressure_gpa"] * GPa
+
+    def _begin(self) -> Optimizer:
+        # The filter measures strain from the cell that it is made with.
+        target, cell = self.atoms, self.settings["cell"]
+        if cell != "fixed":
+            target = cell_filter(self.atoms, cell, self._pressure)
+        if self.stored:
+            say_differences(self.stored, self.circumstances)
+            restore_atoms(self.atoms, self.stored.arrays)
+        kind = {"bfgs": BFGS, "fire": FIRE}[self.settings["optimizer"]]
+        return kind(target, logfile=None)
+
+    def _clear(self) -> None:
+        # The checkpoint goes first: it must never stand beside files of another run.
+        for role in ("checkpoint", "output"):
+            self.paths[role].unlink(missing_ok=True)
+        cut_back(self.paths["frames"], None)
+        self._save(0, {}, {})
+
+    def _steps(self, optimizer: Optimizer, seen: dict[str, Any]) -> None:
+        frames = open_frames(self.paths["frames"])
+
+        def save() -> None:
+            marks = {"frames": frames.mark()}
+            self._save(optimizer.nsteps, marks, optimizer_state(optimizer, seen))
+
+        left = max(self.args.steps - optimizer.nsteps, 0)
+        # ASE's own criterion never holds: it takes stress for a force.
+        steps = progress(optimizer.irun(fmax=0.0, steps=left), left + 1, "step")
+        try:
+            advance(
+                steps,
+                lambda: optimizer.nsteps,
+                lambda: frames.write(self.atoms),
+                save,
+                _SAVE_EVERY,
+                self.converged,
+            )
+        finally:
+            frames.close()
+
+    def _save(self, step: int, marks: dict[str, Any], arrays: dict[str, Any]) -> None:
+        arrays = {**atoms_state(self.atoms), **arrays}
+        Checkpoint(
+            "relax", step, self.settings, self.circumstances, None, marks, arrays
+        ).write(self.paths["checkpoint"])
+
+
+def largest_force(atoms: Atoms) -> float:
+    """In eV/Å, without what the constraints hold."""
+    return float((atoms.get_forces() ** 2).sum(1).max() ** 0.5)
