@@ -1,10 +1,15 @@
+import os
 import re
+import shlex
+import subprocess
+import sys
 from contextlib import redirect_stdout
 from importlib.metadata import version
 from io import StringIO
 from pathlib import Path
 
 import pytest
+from ase.io import read
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -24,6 +29,29 @@ def test_example_prints_the_numbers_that_are_shown():
         # The last digit may differ: float32 sums depend on the processor.
         unit = 10.0 ** -len(text.partition(".")[2])
         assert float(ours) == pytest.approx(float(text), abs=1.01 * unit)
+
+
+def test_first_steps_work_as_they_are_written(tmp_path):
+    steps = README.partition("## First steps")[2].partition("\n## ")[0]
+    commands = re.findall(r"^dp-calc .*", steps, re.MULTILINE)
+    assert len(commands) == 3
+    for folder in ("dp_calc", "tests"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for command in commands:
+        run = subprocess.run(
+            shlex.split(command),
+            cwd=tmp_path,
+            env=os.environ | {"PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert run.returncode == 0, run.stderr
+    assert read(tmp_path / "energy.extxyz").get_potential_energy() < -29943
+    assert len(read(tmp_path / "water.traj", ":")) == 3
+    before = read(ROOT / "tests/data/ice.extxyz").get_volume()
+    assert read(tmp_path / "ice.extxyz").get_volume() < 0.95 * before
 
 
 def test_first_screen_is_short():
