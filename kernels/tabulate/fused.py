@@ -36,9 +36,7 @@ def evaluate(table: Tensor, info: Tensor, x: Tensor, two_sided: bool) -> Tensor:
 
 
 def _planes(table: Tensor) -> Tensor:
-    """One plane of K coefficients per power, (rows, 6, K): neighbouring threads take
-    neighbouring channels.
-    """
+    """One plane of K coefficients per power, (rows, 6, K), for threads side by side."""
     return table.reshape(table.shape[0], -1, 6).mT.contiguous()
 
 
