@@ -16,6 +16,9 @@ __all__ = ["Checkpoint", "differences", "safely_replacing"]
 
 _FORMAT = 1
 
+_BY_CONTENT = ("structure", "model")
+"""Settings that hold a checksum, which tells a reader nothing."""
+
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -78,7 +81,9 @@ class Checkpoint:
 def differences(stored: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What is not as it was, one phrase each: ``"timestep_fs is 1.0 (was 0.5)"``."""
     return [
-        f"{name} is {value} (was {stored.get(name)})"
+        f"the {name} is another one"
+        if name in _BY_CONTENT
+        else f"{name} is {value} (was {stored.get(name)})"
         for name, value in now.items()
         if stored.get(name) != value
     ]

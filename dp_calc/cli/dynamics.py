@@ -11,7 +11,14 @@ from ase.md.md import MolecularDynamics
 
 from .checkpoint import Checkpoint
 from .console import progress
-from .growing import GrowingFrames, TableFile, cut_back, held, open_frames
+from .growing import (
+    GrowingFrames,
+    TableFile,
+    closed_in_the_end,
+    cut_back,
+    held,
+    open_frames,
+)
 from .integrators import Observer, make_dynamics
 from .resume import say_differences
 from .state import atoms_state, dynamics_state, restore_dynamics
@@ -64,11 +71,8 @@ class Dynamics:
                     cut_back(self.paths[role], self.stored.marks.get(role))
             frames = open_frames(self.paths["frames"])
             log = TableFile(self.paths["log"], self.observer.columns)
-            try:
+            with closed_in_the_end(frames, log):
                 self._steps(dynamics, frames, log)
-            finally:
-                log.close()
-                frames.close()
 
     def refuse_runaway(self) -> None:
         """Refuse a system that is too hot to be right.
@@ -80,8 +84,8 @@ class Dynamics:
         if not temperature <= self.args.stop_above_k:
             raise ValueError(
                 f"the system has {temperature:.4g} K, more than --stop-above-k "
-                f"{self.args.stop_above_k:g}; a shorter time step, a relaxed start or "
-                "other velocities may help"
+                f"{self.args.stop_above_k:g}; try a shorter time step, other velocities, "
+                "or a start that is relaxed"
             )
 
     def _clear(self, dynamics: MolecularDynamics) -> None:

@@ -4,7 +4,7 @@ import io
 import os
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,7 +14,14 @@ from ase import Atoms
 from ase.calculators.calculator import all_properties
 from ase.calculators.singlepoint import SinglePointCalculator
 
-__all__ = ["GrowingFrames", "TableFile", "cut_back", "held", "open_frames"]
+__all__ = [
+    "GrowingFrames",
+    "TableFile",
+    "closed_in_the_end",
+    "cut_back",
+    "held",
+    "open_frames",
+]
 
 _COUNTERS = slice(32, 48)
 """Bytes of an ASE trajectory that change: number of frames, place of their index."""
@@ -102,6 +109,20 @@ class _TrajectoryFile:
 def open_frames(path: Path) -> GrowingFrames:
     """Open a trajectory to add frames; its ending tells the format."""
     return _TrajectoryFile(path) if path.suffix == ".traj" else _ExtxyzFile(path)
+
+
+@contextmanager
+def closed_in_the_end(*files: GrowingFrames | TableFile) -> Iterator[None]:
+    """Close files; after an error, whatever closing adds to it is of no interest."""
+    try:
+        yield
+    except BaseException:
+        for file in files:
+            with suppress(OSError):
+                file.close()
+        raise
+    for file in files:
+        file.close()
 
 
 def cut_back(path: Path, mark: dict[str, Any] | None) -> None:

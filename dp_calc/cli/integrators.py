@@ -25,12 +25,12 @@ def draw_velocities(
 ) -> None:
     """Give atoms velocities of the Maxwell-Boltzmann distribution.
 
-    Without constraints the drift of the whole is removed, so that on average
+    Without constraints the drift of several atoms is removed, so that on average
     3 N - 3 degrees of freedom have the temperature in K.
     """
     masses = atoms.get_masses()[:, None]
     momenta = random.standard_normal((len(atoms), 3)) * np.sqrt(masses * kB * temperature)
-    if not atoms.constraints:
+    if not atoms.constraints and len(atoms) > 1:
         momenta -= masses * (momenta.sum(0) / masses.sum())
     atoms.set_momenta(momenta)
 

@@ -121,7 +121,7 @@ def _add_number(
 ) -> None:
     units = {"fs": "fs", "k": "K", "gpa": "GPa", "per-ps": "1/ps", "per-gpa": "1/GPa"}
     unit = next(units[end] for end in sorted(units, key=len)[::-1] if name.endswith(end))
-    convert = number(f"value of --{name}", unit, **limits)
+    convert = number("value", unit, **limits)
     parser.add_argument(
         f"--{name}", metavar="X", type=convert, default=default, help=text
     )

@@ -17,7 +17,7 @@ from ase.units import GPa
 from .cells import cell_filter, largest_stress
 from .checkpoint import Checkpoint, safely_replacing
 from .console import progress
-from .growing import cut_back, held, open_frames
+from .growing import closed_in_the_end, cut_back, held, open_frames
 from .resume import say_differences
 from .state import (
     atoms_state,
@@ -125,7 +125,7 @@ class Relaxation:
         left = max(self.args.steps - optimizer.nsteps, 0)
         # ASE's own criterion never holds: it takes stress for a force.
         steps = progress(optimizer.irun(fmax=0.0, steps=left), left + 1, "step")
-        try:
+        with closed_in_the_end(frames):
             advance(
                 steps,
                 lambda: optimizer.nsteps,
@@ -134,8 +134,6 @@ class Relaxation:
                 _SAVE_EVERY,
                 self.converged,
             )
-        finally:
-            frames.close()
 
     def _save(self, step: int, marks: dict[str, Any], arrays: dict[str, Any]) -> None:
         arrays = {**atoms_state(self.atoms), **arrays}

@@ -59,7 +59,7 @@ def number(
         except ValueError:
             value = math.nan
         if not (above < value and least <= value <= most and math.isfinite(value)):
-            start = f"above {above:g}" if above > -math.inf else f"from {least:g}"
+            start = f"above {above:g} and up" if above > -math.inf else f"from {least:g}"
             raise argparse.ArgumentTypeError(
                 f"the {name} is a number in {unit}, {start} to {most:g}, not {text!r}"
             )
@@ -93,13 +93,16 @@ def read_structure(path: Path, frame: int | None) -> "Atoms":
     if not path.is_file():
         raise ValueError(f"there is no structure file {path}")
     try:
-        atoms = ase.io.read(path, index=-1 if frame is None else frame)
-    except IndexError as error:
-        raise ValueError(f"{path} has no frame {frame or 0}") from error
+        # Some formats take any index for one that they have.
+        frames = ase.io.read(path, index=slice(-1, None) if frame is None else ":")
     except Exception as error:  # each of ASE's many formats fails in its own way
         told = isinstance(error, ValueError | OSError | UnknownFileTypeError)
         reason = " ".join(str(error).split()) if told else "it fits no known format"
         raise ValueError(f"ASE cannot read a structure from {path}: {reason}") from error
+    count = len(frames)
+    if not -count <= (-1 if frame is None else frame) < count:
+        raise ValueError(f"{path} holds {count} structures; there is no frame {frame}")
+    atoms = frames[-1 if frame is None else frame]
     atoms.calc = None
     for name in ("energy", "energies", "forces", "stress", "virial", "error"):
         atoms.info.pop(name, None)

@@ -59,19 +59,18 @@ def advance(
                 save()
                 saved = count()
         except (ValueError, ArithmeticError) as error:
-            raise FloatingPointError(_what_now(error, count(), saved)) from error
+            raise FloatingPointError(
+                f"stopped after step {count()}: {error}; the checkpoint of step {saved} "
+                "and all files are whole"
+            ) from error
         except OSError as error:
             reason = error.strerror or str(error)
-            raise OSError(_what_now(reason, count(), saved)) from error
+            raise OSError(
+                f"stopped after step {count()}: {reason}; the checkpoint of step {saved} "
+                "is whole, and the same command with --resume goes on from there"
+            ) from error
         if signals:
             raise Stopped(signals[0], count())
-
-
-def _what_now(reason: object, step: int, saved: int) -> str:
-    return (
-        f"stopped after step {step}: {reason}; the checkpoint of step {saved} is whole, "
-        "and the same command with --resume goes on from there"
-    )
 
 
 @contextmanager
