@@ -45,6 +45,20 @@ def test_md_water(run, tmp_path):
     assert len({frame.get_potential_energy() for frame in frames}) == 5
 
 
+def test_relax_cell(run, tmp_path):
+    out = run("03_relax_cell.py")
+    before, after = (
+        [float(x) for x in re.findall(r"(-?\d+\.\d+) (?:eV|GPa|kg)", line)]
+        for line in out.splitlines()[:2]
+    )
+    assert before[2] > 1.5
+    assert after[0] < before[0] - 0.03
+    assert after[1] < 0.005
+    assert after[2] == pytest.approx(0.1, abs=0.02)
+    assert after[3] == pytest.approx(958.3, abs=2)
+    assert not list(tmp_path.iterdir())
+
+
 def test_hessian_vibrations(run, tmp_path):
     out = run("05_hessian_vibrations.py")
     rows = re.findall(r"^ +(\d) +([\d.]+)i? +([\d.]+)i? *$", out, re.MULTILINE)
