@@ -24,7 +24,14 @@ def test_module_and_script_are_the_same():
 
 @pytest.mark.parametrize(
     "args",
-    [["--help"], ["evaluate", "--help"], ["compress", "--help"], ["demo", "--steps"]],
+    [
+        ["--help"],
+        ["evaluate", "--help"],
+        ["compress", "--help"],
+        ["demo", "--steps"],
+        ["relax", "--help"],
+        ["md", "--help"],
+    ],
 )
 def test_help_and_wrong_usage_import_nothing_heavy(args):
     result = _python("-X", "importtime", "-m", "dp_calc", *args)
