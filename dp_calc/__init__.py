@@ -26,7 +26,11 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         return import_module("importlib.metadata").version("dp-calc")
     if name in _HOME:
-        return getattr(import_module(_HOME[name], __name__), name)
+        try:
+            return getattr(import_module(_HOME[name], __name__), name)
+        except ImportError as error:
+            import_module(".installation", __name__).explain(error)
+            raise
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
