@@ -10,10 +10,11 @@ from ase import Atoms
 from torch import nn
 from tqdm import tqdm
 
+from .arithmetic import plain_arithmetic
 from .batch_packing import default_max_edges, evaluate_members
 from .batch_reading import Broken, Failure, Member, MemberReader
 from .calculator import DP
-from .engine import Outputs, plain_arithmetic
+from .engine import Outputs
 from .models import Potential
 from .processes import refuse_fork
 from .results import collect_results, stress_from_virial

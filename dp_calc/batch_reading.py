@@ -7,8 +7,8 @@ import torch
 from ase import Atoms
 from torch import Tensor
 
+from .arithmetic import plain_arithmetic
 from .batch_edges import Edges, SmallSearch
-from .engine import plain_arithmetic
 from .models import Potential
 from .reading import Reader
 from .structure import Structure

@@ -15,9 +15,9 @@ from ase.calculators.calculator import (
 from ase.outputs import Properties, all_outputs
 from torch import nn
 
+from .arithmetic import plain_arithmetic
 from .committee import Committee, members_of
 from .copies import SharedModel
-from .engine import plain_arithmetic
 from .inspection import Inspection
 from .opening import open_potential
 from .processes import refuse_fork

@@ -4,6 +4,7 @@ import hashlib
 import io
 import logging
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
@@ -15,7 +16,7 @@ from torch import Tensor, fx, nn
 
 from . import models
 
-__all__ = ["CompileCache", "cache_folder", "open_cache"]
+__all__ = ["CompileCache", "cache_folder", "clear_cache", "open_cache"]
 
 _log = logging.getLogger(__name__)
 
@@ -24,9 +25,15 @@ def cache_folder() -> Path:
     """Where compiled code is kept: ``$DP_CACHE_DIR``, or ``dp_calc`` in ``~/.cache``."""
     chosen = os.environ.get("DP_CACHE_DIR")
     if chosen:
-        return Path(chosen).expanduser()
+        return Path(chosen).expanduser().absolute()
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(base).expanduser() / "dp_calc"
+
+
+def clear_cache() -> None:
+    """Delete compiled code, and nothing else that may be in the folder."""
+    for name in ("pieces", "code", "inductor"):
+        shutil.rmtree(cache_folder() / name, ignore_errors=True)
 
 
 def open_cache(model: nn.Module) -> "CompileCache":

@@ -1,28 +1,21 @@
 """One evaluation of a model, run as the settings say."""
 
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor, nn
 
+from .arithmetic import rounded_products
 from .backward import Backward, choose_backward
 from .compiled_model import CompileError, make_compiled
 from .evaluation import Outputs, evaluate_model
 from .memory import explain_out_of_memory
 from .models import EdgeList
-from .placement import ordinary_tensors
 from .settings import Settings
 
-__all__ = ["Engine", "Outputs", "plain_arithmetic"]
-
-
-@contextmanager
-def plain_arithmetic(device: torch.device) -> Iterator[None]:
-    """Shut out modes of the caller that would change numbers or forbid derivatives."""
-    with torch.autocast(device.type, enabled=False), ordinary_tensors():
-        yield
+__all__ = ["Engine", "Outputs"]
 
 
 class Engine:
@@ -35,9 +28,17 @@ class Engine:
     Attributes:
         backward: what was kept for the backward pass of the last structure, and why.
         compiled: the compiled model, where there is one.
+
+    Raises:
+        ValueError: the model cannot be run as the settings say.
     """
 
     def __init__(self, model: nn.Module, settings: Settings):
+        if settings.precision == "tf32" and model.device.type != "cuda":
+            raise ValueError(
+                f'precision="tf32" cannot be had: the model is on {model.device}, and '
+                "only CUDA devices have it; leave it out"
+            )
         self.model = model
         self.settings = settings
         self.backward: Backward | None = None
@@ -61,7 +62,10 @@ class Engine:
             OutOfMemoryError: it does not fit; the message says what would.
         """
         self.backward = choose_backward(self.model, self.settings, edges, self.compiled)
-        with explain_out_of_memory(self.model, edges, self.backward):
+        rounding = nullcontext()
+        if self.settings.precision == "tf32":
+            rounding = rounded_products(self.model.device, "tf32")
+        with rounding, explain_out_of_memory(self.model, edges, self.backward):
             outputs = self._outputs(types, edges, conditions or {})
         _refuse_non_finite(outputs, self.model, types)
         return outputs

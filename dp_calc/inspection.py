@@ -8,8 +8,9 @@ import torch
 from ase import Atoms
 from torch import Tensor
 
-from .committee import Committee
-from .engine import plain_arithmetic
+from .arithmetic import plain_arithmetic
+from .committee import Committee, CommitteeEngine
+from .engine import Engine
 from .hessian import hessian
 from .models import Potential
 from .processes import refuse_fork
@@ -25,7 +26,26 @@ class Inspection:
     device: torch.device
     _lock: threading.RLock
     _reader: Reader
+    _engine: Engine | CommitteeEngine
     _given: Callable[[Atoms | None], Atoms]
+
+    def warmup(self, atoms: Atoms | None = None) -> None:
+        """Do now what the first evaluations would have to: compile, load, record.
+
+        The compiled code serves structures of any size; what is recorded on CUDA serves
+        sizes close to this one.
+
+        Args:
+            atoms: a structure like those to come; see :meth:`get_descriptors`.
+
+        Raises:
+            ValueError: the structure cannot be evaluated; the message says why.
+        """
+        refuse_fork(self.device)
+        with self._lock, plain_arithmetic(self.device):
+            system = self._reader.read(self._given(atoms))
+            for _ in range(2):  # compiled at the first, recorded at the second
+                self._engine.evaluate(system.types, system.edges, system.conditions)
 
     def get_descriptors(self, atoms: Atoms | None = None) -> np.ndarray:
         """What the model knows about the environment of each atom.

@@ -1,7 +1,6 @@
 """What a calculator is made of, as plain data that files keep, and back again."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -85,7 +84,7 @@ class Provenance:
             "nlist_backend": self._nlist_backend,
             "device": str(self.device),
             "dtype": str(self.model.dtype).removeprefix("torch."),
-            **asdict(self.settings),
+            **{name: getattr(self.settings, name) for name in Settings.names()},
         }
 
     def _one_or_all(self, name: str) -> str | list[str | None] | None:

@@ -1,12 +1,16 @@
 """Every choice a user has about how a model is run."""
 
+import dataclasses
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
 from torch import nn
+
+from .environment import settings_from_environment
 
 __all__ = ["Settings"]
 
@@ -15,24 +19,32 @@ _NO_KERNEL = "no Triton kernel exists for {} in this version"
 
 @dataclass(frozen=True)
 class Settings:
-    """How a model is run; only ``compress`` changes results by more than rounding.
+    """How a model is run.
+
+    Only ``compress`` and ``precision`` change results by more than rounding.
 
     Attributes:
         kernels: what runs the arithmetic: ``"auto"`` (the fastest that gives the right
             numbers here), ``"torch"`` (plain PyTorch) or ``"triton"`` (for the tables of
             compressed models on CUDA).
-        backward: what is kept for the forces: ``"native"`` (all activations of all edges,
-            fastest), ``"stream"`` (node tensors only, cohorts of edges are evaluated
-            again; memory grows with atoms) or ``"auto"`` (native where it fits).
+        backward: what is kept for the forces: ``"native"`` (all activations of all
+            edges), ``"stream"`` (node tensors only, cohorts of edges are evaluated again;
+            memory grows with atoms) or ``"auto"`` (stream where code is compiled, which
+            is fastest, else native where it fits).
         compile: whether compiled code is run: None for CUDA devices only. The first
             evaluation then takes longer, once for each model and device.
         cohort_edges: edges in a cohort of the streaming backward, a multiple of 16.
+        precision: of matrix products in float32: ``"exact"`` or ``"tf32"``, which is
+            faster on CUDA, a thousand times less exact, and too rough for dynamics.
+        deterministic: sums have one order, so that repeats agree to the last bit. Nothing
+            is faster without, so False changes nothing.
         compress: replace the embedding nets of a classic model by tables.
         stride: width of their rows where atoms are as close as in the training data, in
             units of the normalised environment matrix; see ``compress``.
         extrapolate: they end at this multiple of that range.
         skin: in Å; neighbours are searched this much beyond the cutoff, and again only
             when atoms or cell have changed by too much. Results do not depend on it.
+        origins: environment variable that each setting comes from, where one does.
 
     Raises:
         ValueError: a value that the field does not take, or that cannot be honoured.
@@ -42,14 +54,24 @@ class Settings:
     backward: str = "auto"
     compile: bool | None = None
     cohort_edges: int = 8192
+    precision: str = "exact"
+    deterministic: bool = True
     compress: bool = False
     stride: float = 0.01
     extrapolate: float = 5.0
     skin: float = 1.0
+    origins: Mapping[str, str] = dataclasses.field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def __post_init__(self):
-        for field in fields(self):
-            _check(field.name, getattr(self, field.name))
+        for name in self.names():
+            try:
+                _check(name, getattr(self, name))
+            except ValueError as error:
+                if name not in self.origins:
+                    raise
+                raise ValueError(f"{self.origins[name]}: {error}") from None
         for name in ("stride", "extrapolate"):
             if not self.compress and getattr(self, name) != getattr(Settings, name):
                 raise ValueError(
@@ -58,21 +80,32 @@ class Settings:
                 )
 
     @classmethod
+    def names(cls) -> list[str]:
+        """Names of all settings."""
+        return [
+            field.name for field in dataclasses.fields(cls) if field.name != "origins"
+        ]
+
+    @classmethod
     def from_keywords(cls, **keywords: Any) -> "Settings":
         """Make settings from keyword arguments of any name.
 
+        What is not given comes from the environment variables of ``environment.py``.
+
         Raises:
-            TypeError: a keyword is no field of this class.
-            ValueError: as the class itself.
+            TypeError: a keyword is no setting.
+            ValueError: as the class itself, or a variable has an impossible value.
         """
-        known = [field.name for field in fields(cls)]
+        known = cls.names()
         unknown = sorted(keywords.keys() - set(known))
         if unknown:
             raise TypeError(
                 f"unknown setting {', '.join(unknown)}; the settings are "
                 f"{', '.join(known)}"
             )
-        return cls(**keywords)
+        defaults, origins = settings_from_environment(os.environ)
+        origins = {k: v for k, v in origins.items() if k not in keywords}
+        return cls(**{**defaults, **keywords}, origins=origins)
 
     def describe(self, model: nn.Module | None = None) -> str:
         """Say which path runs and why, and what is kept for the forces.
@@ -86,7 +119,33 @@ class Settings:
             return f"{one_by_one}. {' '.join(each)}"
         where = "" if model is None else f" on {model.device} in {_precision(model)}"
         what, why = self._arithmetic(model)
-        return f"{what}{where}, {why}. {_KEPT[self.backward]}"
+        sentences = [f"{what}{where}, {why}.", self._compiling(model), self._kept(model)]
+        if self.precision == "tf32":
+            sentences.append("Matrix products are rounded to TF32.")
+        if self.origins:
+            sentences.append(f"From the environment: {', '.join(self.origins.values())}.")
+        return " ".join(sentences)
+
+    def _compiling(self, model: nn.Module | None) -> str:
+        """Whether code is compiled, and why."""
+        if self.compile is False:
+            return "Not compiled, as asked by compile=False."
+        if model is None:
+            if self.compile:
+                return "Compiled, as asked by compile=True."
+            return "Compiled on CUDA devices only."
+        from .compiled_model import why_not_compiled
+
+        reason = why_not_compiled(model, self)
+        return f"Not compiled: {reason}." if reason else "Compiled."
+
+    def _kept(self, model: nn.Module | None) -> str:
+        """What is kept for the forces."""
+        if model is None or self.backward != "auto" or self.compile is False:
+            return _KEPT[self.backward]
+        from .compiled_model import why_not_compiled
+
+        return _KEPT["auto" if why_not_compiled(model, self) else "stream"]
 
     def _arithmetic(self, model: nn.Module | None) -> tuple[str, str]:
         """What runs the arithmetic, and why."""
@@ -108,6 +167,7 @@ class Settings:
 _CHOICES: dict[str, tuple[str, ...]] = {
     "kernels": ("auto", "torch", "triton"),
     "backward": ("auto", "native", "stream"),
+    "precision": ("exact", "tf32"),
 }
 """Accepted values of the fields that take names."""
 
@@ -120,6 +180,7 @@ _KEPT = {
 
 _REFUSED: dict[tuple[str, str], str] = {
     ("backward", "cohort"): _NO_KERNEL.format("DPA4"),
+    ("precision", "fast"): _NO_KERNEL.format("DPA4"),
 }
 """Values that deserve a reason of their own."""
 
@@ -132,6 +193,7 @@ _CONDITIONS: dict[str, tuple[str, Callable[[Any], bool]]] = {
         "True, False or None",
         lambda x: x is None or isinstance(x, bool),
     ),
+    "deterministic": ("True or False", lambda x: isinstance(x, bool)),
     "compress": ("True or False", lambda x: isinstance(x, bool)),
     "stride": ("a positive number", lambda x: _is_number(x) and x > 0),
     "extrapolate": ("a number above 1", lambda x: _is_number(x) and x > 1),

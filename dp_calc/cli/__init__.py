@@ -12,8 +12,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from ..installation import InstallationError
-from . import bench, compress, demo, evaluate, info, md, models, relax
+from . import bench, cache, compress, demo, evaluate, info, md, models, relax
 
 __all__ = ["main"]
 
@@ -44,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         _say("interrupted")
         return _INTERRUPTED
-    except (ValueError, OSError, InstallationError) as error:
+    except (ValueError, OSError) as error:
         _say(f"error: {_sentence(error)}")
         return _BAD_INPUT
     except ArithmeticError as error:
@@ -70,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_ShowVersion)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for module in (info, models, evaluate, relax, md, compress, bench, demo):
+    for module in (info, models, evaluate, relax, md, compress, bench, cache, demo):
         module.add_parser(commands)
     return parser
 

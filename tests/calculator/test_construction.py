@@ -4,7 +4,7 @@ import inspect
 import subprocess
 import sys
 import warnings
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
@@ -73,8 +73,8 @@ def test_public_names():
 
 
 def test_every_setting_is_a_keyword(pair_model):
-    for field in fields(Settings):
-        calc = DP(pair_model, **{field.name: getattr(Settings(), field.name)})
+    for name in Settings.names():
+        calc = DP(pair_model, **{name: getattr(Settings(), name)})
         assert calc.settings == Settings()
     assert DP(pair_model, kernels="torch").settings == Settings(kernels="torch")
 
@@ -114,12 +114,13 @@ def test_settings_are_frozen():
 def test_describe_says_which_path_runs_and_why(pair_model):
     assert Settings().describe(pair_model) == (
         "Plain PyTorch on cpu in float64, because no Triton kernel exists for DPA4 in "
-        "this version. For the forces all activations are kept where they fit into half "
-        "of the memory, else edges are evaluated again in cohorts."
+        "this version. Not compiled: it is on only for CUDA devices unless asked for. "
+        "For the forces all activations are kept where they fit into half of the memory, "
+        "else edges are evaluated again in cohorts."
     )
     assert Settings(kernels="torch", backward="stream").describe() == (
-        'Plain PyTorch, as asked by kernels="torch". For the forces edges are evaluated '
-        "again in cohorts."
+        'Plain PyTorch, as asked by kernels="torch". Compiled on CUDA devices only. For '
+        "the forces edges are evaluated again in cohorts."
     )
 
 
