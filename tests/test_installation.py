@@ -51,5 +51,5 @@ def test_other_errors_of_imports_stay_as_they_are():
     ):
         explain(error)
     missing = ModuleNotFoundError("No module named 'scipy.z'", name="scipy.z")
-    with pytest.raises(InstallationError, match="^scipy is not installed"):
+    with pytest.raises(InstallationError, match=r"^scipy is not installed"):
         explain(missing)
