@@ -1,11 +1,15 @@
 """Running a simulation step by step so that it can be stopped and continued."""
 
 import signal
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 __all__ = ["Stopped", "advance"]
+
+_PATIENCE = 1.0
+"""Seconds. Terminals and job systems deliver one signal twice."""
 
 
 class Stopped(Exception):
@@ -40,7 +44,7 @@ def advance(
         done: whether the aim is reached.
 
     Raises:
-        Stopped: a signal arrived. A second signal interrupts at once.
+        Stopped: a signal arrived. A second one, later, interrupts at once.
         FloatingPointError: a step could not be computed; the message says which.
         OSError: something could not be written.
     """
@@ -77,11 +81,15 @@ def advance(
 def _noted_signals() -> Iterator[list[int]]:
     """Let a step end before SIGINT or SIGTERM counts, as half a step cannot be saved."""
     received: list[int] = []
+    first = 0.0
 
     def note(number: int, frame: FrameType | None) -> None:
-        if received:
+        nonlocal first
+        if not received:
+            received.append(number)
+            first = time.monotonic()
+        elif time.monotonic() - first > _PATIENCE:
             raise KeyboardInterrupt
-        received.append(number)
 
     numbers = (signal.SIGINT, signal.SIGTERM)
     previous = {number: signal.signal(number, note) for number in numbers}
