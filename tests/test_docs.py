@@ -2,13 +2,13 @@ import inspect
 import re
 import subprocess
 import sys
-from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from dp_calc import DP, Settings
+from dp_calc.environment import _MEANING, _THREADS
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "examples" / "docs").glob("*.md"))
@@ -35,8 +35,20 @@ def test_links_to_files_lead_somewhere(page):
 def test_every_argument_is_explained_to_those_who_come_from_deepmd_kit():
     table = _read(FROM_DEEPMD_KIT).partition("## Arguments")[2].partition("\n## ")[0]
     arguments = [name for name in inspect.signature(DP).parameters if name != "settings"]
-    for name in [*arguments, *(field.name for field in fields(Settings))]:
+    for name in [*arguments, *Settings.names()]:
         assert f"`{name}`" in table, name
+
+
+def test_every_environment_variable_is_explained_with_its_values():
+    table = _read(FROM_DEEPMD_KIT).partition("## Environment variables")[2]
+    for variable, meaning in _MEANING.items():
+        row = re.search(rf"^\| `{variable}` \| (.*) \|$", table, re.MULTILINE)[1]
+        assert set(meaning) <= set(re.findall(r"\b\d\b", row)), variable
+        for settings in meaning.values():
+            for name, value in settings.items():
+                shown = f'"{value}"' if isinstance(value, str) else value
+                assert f"`{name}={shown}`" in row, variable
+    assert all(f"`{name}`" in table for name in _THREADS)
 
 
 def test_every_result_is_explained_to_those_who_come_from_deepmd_kit():
