@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ase import Atoms
 
-__all__ = ["FrameFiles"]
+__all__ = ["FrameFiles", "why_unreadable"]
 
 
 class FrameFiles:
@@ -82,14 +82,22 @@ def _count(path: Path) -> int:
 
 def _frames(path: Path) -> Iterator["Atoms"]:
     import ase.io
-    from ase.io.formats import UnknownFileTypeError
 
     try:
         yield from ase.io.iread(path, index=":", do_not_split_by_at_sign=True)
-    except Exception as error:  # each of ASE's many formats fails in its own way
-        told = isinstance(error, ValueError | OSError | UnknownFileTypeError)
-        reason = " ".join(str(error).split()) if told else "it fits no known format"
+    except Exception as error:
+        reason = why_unreadable(error)
         raise ValueError(f"ASE cannot read structures from {path}: {reason}") from error
+
+
+def why_unreadable(error: Exception) -> str:
+    """A reason from an error of ASE's formats, each of which fails in its own way."""
+    from ase.io.formats import UnknownFileTypeError
+
+    text = " ".join(str(error).split())
+    told = isinstance(error, ValueError | OSError | UnknownFileTypeError)
+    # Of an unknown ending ASE says nothing but the ending.
+    return text if told and " " in text else "it fits no known format"
 
 
 def _digest(path: Path) -> bytes:

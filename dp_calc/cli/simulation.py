@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .console import CHECKPOINT
+from .frames import why_unreadable
 
 if TYPE_CHECKING:
     from ase import Atoms
@@ -88,16 +89,14 @@ def read_structure(path: Path, frame: int | None) -> "Atoms":
         ValueError: there is none; the message says why.
     """
     import ase.io
-    from ase.io.formats import UnknownFileTypeError
 
     if not path.is_file():
         raise ValueError(f"there is no structure file {path}")
     try:
         # Some formats take any index for one that they have.
         frames = ase.io.read(path, index=slice(-1, None) if frame is None else ":")
-    except Exception as error:  # each of ASE's many formats fails in its own way
-        told = isinstance(error, ValueError | OSError | UnknownFileTypeError)
-        reason = " ".join(str(error).split()) if told else "it fits no known format"
+    except Exception as error:
+        reason = why_unreadable(error)
         raise ValueError(f"ASE cannot read a structure from {path}: {reason}") from error
     count = len(frames)
     if not -count <= (-1 if frame is None else frame) < count:
