@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from ..installation import InstallationError
 from . import bench, cache, compress, demo, evaluate, info, md, models, relax
 
 __all__ = ["main"]
@@ -43,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         _say("interrupted")
         return _INTERRUPTED
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, InstallationError) as error:
         _say(f"error: {_sentence(error)}")
         return _BAD_INPUT
     except ArithmeticError as error:
