@@ -97,7 +97,7 @@ class CompileCache:
         self._key, self._folder = key, folder
 
     def load(self, name: str, by_code: dict, device: torch.device):
-        """Code and constants stored under a name, or None.
+        """Code and constants stored under a name, or None; damaged files count as none.
 
         Args:
             name: of the piece with its sizes.
@@ -107,6 +107,15 @@ class CompileCache:
         path = self._piece(name)
         if path is None or not path.exists():
             return None
+        try:
+            return self._read(path, by_code, device)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # a file cut short or altered fails in many ways
+            _log.warning("compiled code in %s cannot be read: %s", self._folder, error)
+            return None
+
+    def _read(self, path: Path, by_code: dict, device: torch.device):
         entry = torch.load(path, map_location=device, weights_only=True)
         code = entry["code"]
         if code not in by_code:
