@@ -59,6 +59,16 @@ def test_relax_cell(run, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_many_structures(run):
+    out = run("04_many_structures.py", "20")
+    assert out.startswith("24 structures in ")
+    assert float(re.search(r"snapshots (\S+) eV", out)[1]) == pytest.approx(
+        -467.53, abs=0.01
+    )
+    assert "cell with stress: True, molecule: False\n" in out
+    assert "1 failed: ValueError: the structure contains He, which" in out
+
+
 def test_hessian_vibrations(run, tmp_path):
     out = run("05_hessian_vibrations.py")
     rows = re.findall(r"^ +(\d) +([\d.]+)i? +([\d.]+)i? *$", out, re.MULTILINE)

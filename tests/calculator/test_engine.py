@@ -18,6 +18,7 @@ class OneSided(torch.nn.Module):
     """Each edge's energy depends on its destination: no symmetry between its ends."""
 
     type_map = ("H", "O")
+    device = torch.device("cpu")
 
     def forward(self, types, edges, conditions):
         quadratic = (edges.vec @ STIFFNESS * edges.vec).sum(1) / 2
