@@ -78,13 +78,15 @@ def _bf16x6(left, weight, offsets, part_size, total):
     w_first = tl.load(weight + offsets)
     w_second = tl.load(weight + part_size + offsets)
     w_third = tl.load(weight + 2 * part_size + offsets)
-    # Small products first, so that they are not lost one by one.
-    total = _dot(third, w_first, total)
-    total = _dot(second, w_second, total)
-    total = _dot(first, w_third, total)
-    total = _dot(second, w_first, total)
-    total = _dot(first, w_second, total)
-    return _dot(first, w_first, total)
+    # Tensor cores cut off the end of a sum where others round it: sums are kept short and
+    # added up outside, the small products by themselves.
+    nothing = tl.zeros_like(total)
+    small = _dot(third, w_first, nothing)
+    small = _dot(second, w_second, small)
+    small = _dot(first, w_third, small)
+    small = _dot(second, w_first, small)
+    small = _dot(first, w_second, small)
+    return total + (_dot(first, w_first, nothing) + small)
 
 
 @triton.jit

@@ -1,0 +1,267 @@
+"""The operators on Triton kernels, registered with PyTorch; first derivatives only.
+
+Each is opaque to tracing, so that a graph traced for few edges runs any number of them.
+None writes to its inputs; all results are contiguous, and float32 like the inputs.
+"""
+
+import torch
+import triton
+from torch import Tensor
+
+from .configs import launch_for
+from .layout import Layout
+from .rows import apply_kernel, outer_kernel
+from .stack import mix_backward, mix_forward
+from .sums import tile_sum_backward_kernel, tile_sum_kernel
+
+__all__ = ["mix", "rotate_in", "tile_sum"]
+
+_SUM_PRECISION = "tf32x3"
+
+
+@torch.library.custom_op("dp_calc::so2_rotate_in", mutates_args=())
+def rotate_in(
+    matrix: Tensor, rows: Tensor, scale: Tensor | None, channels: int
+) -> tuple[Tensor, Tensor]:
+    """See ``reference.rotate_in``; ``channels`` is the width of a stream."""
+    matrix, rows = matrix.contiguous(), rows.contiguous()
+    n_edges, n_out, n_in = matrix.shape
+    out = rows.new_empty(n_edges, n_out, rows.shape[2])
+    _apply(matrix, rows, None, scale, out, (n_in, 1), channels)
+    return out, out[:, 0].clone()
+
+
+@rotate_in.register_fake
+def _(matrix, rows, scale, channels):
+    shape = (len(matrix), matrix.shape[1], rows.shape[2])
+    return rows.new_empty(shape), rows.new_empty(shape[0], shape[2])
+
+
+@torch.library.custom_op("dp_calc::so2_rotate_in_backward", mutates_args=())
+def rotate_in_backward(
+    grad: Tensor,
+    grad_first: Tensor,
+    matrix: Tensor,
+    rows: Tensor,
+    scale: Tensor | None,
+    channels: int,
+) -> tuple[Tensor, Tensor]:
+    """Gradients of ``matrix`` and of ``rows``."""
+    grad, grad_first = grad.contiguous(), grad_first.contiguous()
+    matrix, rows = matrix.contiguous(), rows.contiguous()
+    n_edges, n_out, n_in = matrix.shape
+    of_matrix, of_rows = torch.empty_like(matrix), torch.empty_like(rows)
+    _apply(matrix, grad, grad_first, scale, of_rows, (1, n_in), channels)
+    if n_edges:
+        launch = launch_for(grad.device, _SUM_PRECISION)
+        outer_kernel[(triton.cdiv(n_edges, launch.row_block),)](
+            grad,
+            grad_first,
+            rows,
+            scale,
+            of_matrix,
+            n_edges,
+            N_LEFT=n_out,
+            N_RIGHT=n_in,
+            WIDTH=rows.shape[2],
+            BLOCK=launch.row_block,
+            COLUMNS=triton.next_power_of_2(n_in),
+            CHANNELS=triton.next_power_of_2(rows.shape[2]),
+            num_warps=launch.row_warps,
+        )
+    return of_matrix, of_rows
+
+
+@rotate_in_backward.register_fake
+def _(grad, grad_first, matrix, rows, scale, channels):
+    return matrix.new_empty(matrix.shape), rows.new_empty(rows.shape)
+
+
+def _apply(matrix, rows, first_row, scale, out, strides, channels) -> None:
+    n_edges, n_out, width = out.shape
+    if not n_edges:
+        return
+    launch = launch_for(out.device, _SUM_PRECISION)
+    apply_kernel[triton.cdiv(n_edges, launch.row_block), width // channels](
+        matrix,
+        rows,
+        first_row,
+        scale,
+        out,
+        n_edges,
+        *strides,
+        N_OUT=n_out,
+        N_IN=rows.shape[1],
+        WIDTH=width,
+        BLOCK=launch.row_block,
+        CHANNELS=channels,
+        num_warps=launch.row_warps,
+    )
+
+
+def _save_rotate_in(ctx, inputs, output):
+    matrix, rows, scale, ctx.channels = inputs
+    ctx.save_for_backward(matrix, rows, scale)
+
+
+def _rotate_in_backward(ctx, grad, grad_first):
+    _refuse_weights(ctx, [2])
+    tensors = ctx.saved_tensors
+    return *rotate_in_backward(grad, grad_first, *tensors, ctx.channels), None, None
+
+
+@torch.library.custom_op("dp_calc::so2_tile_sum", mutates_args=())
+def tile_sum(rotation: Tensor, rows: Tensor, weight: Tensor, tile: int) -> Tensor:
+    """See ``reference.tile_sum``."""
+    rotation, rows, weight = (x.contiguous() for x in (rotation, rows, weight))
+    n_edges, n_rows, n_packed = rotation.shape
+    out = rows.new_empty(n_edges // tile, n_packed, rows.shape[2])
+    if n_edges:
+        tile_sum_kernel[n_edges // tile, weight.shape[1]](
+            rotation, rows, weight, out, **_tile_sizes(rotation, rows, weight, tile)
+        )
+    return out
+
+
+@tile_sum.register_fake
+def _(rotation, rows, weight, tile):
+    return rows.new_empty(len(rows) // tile, rotation.shape[2], rows.shape[2])
+
+
+@torch.library.custom_op("dp_calc::so2_tile_sum_backward", mutates_args=())
+def tile_sum_backward(
+    grad: Tensor, rotation: Tensor, rows: Tensor, weight: Tensor, tile: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of ``rotation`` and ``rows``, and that of ``weight`` per row, (E, R, F)."""
+    grad, rotation = grad.contiguous(), rotation.contiguous()
+    rows, weight = rows.contiguous(), weight.contiguous()
+    of_rotation, of_rows = torch.empty_like(rotation), torch.empty_like(rows)
+    of_weight = weight.new_empty(*rows.shape[:2], weight.shape[1])
+    if len(rows):
+        tile_sum_backward_kernel[(len(rows) // tile,)](
+            grad,
+            rotation,
+            rows,
+            weight,
+            of_rotation,
+            of_rows,
+            of_weight,
+            **_tile_sizes(rotation, rows, weight, tile),
+        )
+    return of_rotation, of_rows, of_weight
+
+
+@tile_sum_backward.register_fake
+def _(grad, rotation, rows, weight, tile):
+    of_weight = weight.new_empty(*rows.shape[:2], weight.shape[1])
+    return rotation.new_empty(rotation.shape), rows.new_empty(rows.shape), of_weight
+
+
+def _tile_sizes(rotation, rows, weight, tile) -> dict:
+    n_focus, n_packed = weight.shape[1], rotation.shape[2]
+    launch = launch_for(rows.device, _SUM_PRECISION)
+    return {
+        "TILE": tile,
+        "N_ROWS": rows.shape[1],
+        "N_PACKED": n_packed,
+        "N_FOCUS": n_focus,
+        "CHANNELS": rows.shape[2] // n_focus,
+        "PACKED": max(16, triton.next_power_of_2(n_packed)),
+        "BLOCK": launch.sum_block,
+        "PRECISION": _SUM_PRECISION,
+    }
+
+
+def _save_tile_sum(ctx, inputs, output):
+    *tensors, ctx.tile = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def _tile_sum_backward(ctx, grad):
+    of_rotation, of_rows, of_weight = tile_sum_backward(
+        grad, *ctx.saved_tensors, ctx.tile
+    )
+    return of_rotation, of_rows, of_weight.sum(1), None
+
+
+@torch.library.custom_op("dp_calc::so2_mix", mutates_args=())
+def mix(
+    rows: Tensor,
+    order_0: Tensor,
+    order_1: Tensor,
+    gate: Tensor,
+    order_0_t: Tensor,
+    order_1_t: Tensor,
+    gate_t: Tensor,
+    n_focus: int,
+    precision: str,
+    cohort_edges: int,
+    save: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """See ``stack.mix_forward``; the other matrices are for the backward."""
+    layout = _layout(rows, n_focus)
+    rows = rows.contiguous()
+    return mix_forward(rows, order_0, order_1, gate, layout, precision, save)
+
+
+@mix.register_fake
+def _(rows, order_0, order_1, gate, a, b, c, n_focus, precision, cohort_edges, save):
+    kept, layout = len(gate) if save else 0, _layout(rows, n_focus)
+    gates = rows.new_empty(kept, len(rows), layout.lmax, layout.width)
+    return rows.new_empty(rows.shape), rows.new_empty(kept, *rows.shape), gates
+
+
+@torch.library.custom_op("dp_calc::so2_mix_backward", mutates_args=())
+def mix_backward_op(
+    grad: Tensor,
+    mixed: Tensor,
+    gates: Tensor,
+    order_0_t: Tensor,
+    order_1_t: Tensor,
+    gate_t: Tensor,
+    n_focus: int,
+    precision: str,
+    cohort_edges: int,
+) -> Tensor:
+    """See ``stack.mix_backward``."""
+    layout, matrices = _layout(grad, n_focus), (order_0_t, order_1_t, gate_t)
+    grad = grad.contiguous()
+    return mix_backward(grad, mixed, gates, *matrices, layout, precision, cohort_edges)
+
+
+@mix_backward_op.register_fake
+def _(grad, mixed, gates, a, b, c, n_focus, precision, cohort_edges):
+    return grad.new_empty(grad.shape)
+
+
+def _layout(rows: Tensor, n_focus: int) -> Layout:
+    return Layout((rows.shape[1] - 1) // 3, n_focus, rows.shape[2] // n_focus)
+
+
+def _save_mix(ctx, inputs, output):
+    rows, *weights, ctx.n_focus, ctx.precision, ctx.cohort_edges, ctx.saved = inputs
+    _, mixed, gates = output
+    ctx.mark_non_differentiable(mixed, gates)
+    ctx.save_for_backward(mixed, gates, *weights[3:])
+
+
+def _mix_backward(ctx, grad, of_mixed, of_gates):
+    _refuse_weights(ctx, range(1, 7))
+    if not ctx.saved:
+        raise RuntimeError("so2_mix was run with save=False, so it has no backward")
+    options = (ctx.n_focus, ctx.precision, ctx.cohort_edges)
+    of_rows = mix_backward_op(grad, *ctx.saved_tensors, *options)
+    return of_rows, *[None] * 10
+
+
+def _refuse_weights(ctx, places) -> None:
+    # They would be lost without a word.
+    if any(ctx.needs_input_grad[i] for i in places):
+        raise RuntimeError(
+            "the Triton kernels give no gradients of weights; use kernels=\"torch\""
+        )
+
+
+rotate_in.register_autograd(_rotate_in_backward, setup_context=_save_rotate_in)
+tile_sum.register_autograd(_tile_sum_backward, setup_context=_save_tile_sum)
+mix.register_autograd(_mix_backward, setup_context=_save_mix)
