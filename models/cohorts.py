@@ -38,13 +38,13 @@ class CohortLayout:
     def sum_at_dst(self, values: Tensor) -> Tensor:
         """Slots (S, ...) -> rows (R, ...)."""
         values = values * self.real.reshape(-1, *[1] * (values.ndim - 1))
-        return self._add_tiles(values.unflatten(0, (-1, TILE)).sum(1))
+        return self.add_tiles(values.unflatten(0, (-1, TILE)).sum(1))
 
     def sum_products_at_dst(self, left: Tensor, right: Tensor) -> Tensor:
         """Sum ``left.T @ right`` per row, (S, k, a), (S, k, b) -> (R, a, b)."""
         left = (left * self.real[:, None, None]).unflatten(0, (-1, TILE)).flatten(1, 2)
         right = right.unflatten(0, (-1, TILE)).flatten(1, 2)
-        return self._add_tiles(left.mT @ right)
+        return self.add_tiles(left.mT @ right)
 
     def at_dst(self, rows: Tensor) -> Tensor:
         """Rows (R, ...) -> slots (S, ...)."""
@@ -59,7 +59,8 @@ class CohortLayout:
         start = start.detach().expand(len(self.tile_ptr) - 1, -1)
         return start.scatter_reduce(0, index, of_tile, "amax", include_self=True)
 
-    def _add_tiles(self, tiles: Tensor) -> Tensor:
+    def add_tiles(self, tiles: Tensor) -> Tensor:
+        """Sums over tiles (T, ...) -> sums over rows (R, ...)."""
         return segment_sum(tiles, self.tile_row, self._in_order, self.tile_ptr)
 
 

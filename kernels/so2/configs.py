@@ -14,6 +14,7 @@ class Launch:
 
     Attributes:
         block: edges of a program in the linear maps.
+        columns: most columns of one product there.
         warps: warps of a program there.
         stages: loads in flight there.
         row_block: edges of a program where rows are rotated.
@@ -22,6 +23,7 @@ class Launch:
     """
 
     block: int = 64
+    columns: int = 64
     warps: int = 4
     stages: int = 2
     row_block: int = 8

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-__all__ = ["Layout"]
+__all__ = ["KernelOptions", "Layout"]
 
 
 @dataclass(frozen=True)
@@ -41,3 +41,17 @@ class Layout:
     def sizes(self) -> tuple[int, int]:
         """Numbers of a stream in order 0 and in orders -1 and +1 together."""
         return (self.lmax + 1) * self.channels, 2 * self.lmax * self.channels
+
+
+@dataclass(frozen=True)
+class KernelOptions:
+    """How the kernels run.
+
+    Attributes:
+        precision: of the products in the stack, see ``products``.
+        cohort_edges: the backward of the stack finishes all layers for so many edges
+            before the next; 0 does all edges at once. The result has the same bits.
+    """
+
+    precision: str = "bf16x6"
+    cohort_edges: int = 0

@@ -28,13 +28,16 @@ def layer_kernel(
     N_FOCUS: tl.constexpr,
     CHANNELS: tl.constexpr,
     BLOCK: tl.constexpr,
+    JOINED_0: tl.constexpr,
+    JOINED_1: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """out = rows + act(z), z the linear map of ``rows``; without gates, rows + z.
+    """Out = rows + act(z), z the linear map of ``rows``; without gates, rows + z.
 
     act is silu on the scalar row, and on the others a gate per degree and channel,
     sigmoid(z_0 @ gate_weight). ``mixed`` receives z, (E, R, H), and ``gates`` the gates,
-    (E, L, H), where they are not None.
+    (E, L, H), where they are not None. JOINED_0 and JOINED_1 rows of order 0 and of
+    orders -1 and +1, 1 or 2, are formed by one product.
     """
     focus = tl.program_id(0) % N_FOCUS
     block = tl.program_id(0) // N_FOCUS
@@ -45,14 +48,12 @@ def layer_kernel(
     own = edge[:, None] * ((3 * LMAX + 1) * WIDTH) + focus * CHANNELS + channel
     of_gate = edge[:, None] * (LMAX * WIDTH) + focus * CHANNELS + channel
 
-    totals = _zeros(LMAX + 1, BLOCK, CHANNELS)
+    totals = _zeros((LMAX + 1) // JOINED_0, BLOCK, JOINED_0 * CHANNELS)
     for row in range(LMAX + 1):
         x = tl.load(rows + own + row * WIDTH, mask=real, other=0.0)
-        k = (focus * (LMAX + 1) + row) * CHANNELS + tl.arange(0, CHANNELS)
-        at = k[:, None] * ((LMAX + 1) * CHANNELS) + channel
-        totals = _accumulate(
-            x, weight_0, at, part_size_0, totals, LMAX + 1, CHANNELS, PRECISION
-        )
+        k = (focus * (LMAX + 1) + row) * CHANNELS
+        totals = _accumulate(x, weight_0, k, part_size_0, totals, JOINED_0, PRECISION)
+    totals = _rows_of(totals, JOINED_0)
     scalar = totals[0]
     if mixed is not None:
         tl.store(mixed + own, scalar, mask=real)
@@ -68,8 +69,8 @@ def layer_kernel(
         if mixed is not None:
             tl.store(mixed + at_row, z, mask=real)
         if gate_weight is not None:
-            k = focus * CHANNELS + tl.arange(0, CHANNELS)
-            at = k[:, None] * (LMAX * CHANNELS) + (degree - 1) * CHANNELS + channel
+            of_focus = focus * CHANNELS + tl.arange(0, CHANNELS)[:, None]
+            at = (of_focus * LMAX + degree - 1) * CHANNELS + channel
             opening = tl.zeros((BLOCK, CHANNELS), tl.float32)
             opening = multiply(
                 scalar, gate_weight, at, gate_part_size, opening, PRECISION
@@ -82,14 +83,12 @@ def layer_kernel(
         before = tl.load(rows + at_row, mask=real, other=0.0)
         tl.store(out + at_row, before + z, mask=real)
 
-    totals = _zeros(2 * LMAX, BLOCK, CHANNELS)
+    totals = _zeros(2 * LMAX // JOINED_1, BLOCK, JOINED_1 * CHANNELS)
     for row in range(2 * LMAX):
         x = tl.load(rows + own + (LMAX + 1 + row) * WIDTH, mask=real, other=0.0)
-        k = (focus * 2 * LMAX + row) * CHANNELS + tl.arange(0, CHANNELS)
-        at = k[:, None] * (2 * LMAX * CHANNELS) + channel
-        totals = _accumulate(
-            x, weight_1, at, part_size_1, totals, 2 * LMAX, CHANNELS, PRECISION
-        )
+        k = (focus * 2 * LMAX + row) * CHANNELS
+        totals = _accumulate(x, weight_1, k, part_size_1, totals, JOINED_1, PRECISION)
+    totals = _rows_of(totals, JOINED_1)
     for row in tl.static_range(2 * LMAX):
         z = totals[row]
         at_row = own + (LMAX + 1 + row) * WIDTH
@@ -118,6 +117,8 @@ def layer_backward_kernel(
     N_FOCUS: tl.constexpr,
     CHANNELS: tl.constexpr,
     BLOCK: tl.constexpr,
+    JOINED_0: tl.constexpr,
+    JOINED_1: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     """Gradient of the rows that went into a gated layer, from that of its result.
@@ -142,8 +143,8 @@ def layer_backward_kernel(
             opening += pulled * tl.load(mixed + at_row, mask=real, other=0.0)
         gate = tl.load(gates + of_gate + (degree - 1) * WIDTH, mask=real, other=0.0)
         opening *= gate * (1 - gate)
-        k = (focus * LMAX + degree - 1) * CHANNELS + tl.arange(0, CHANNELS)
-        at = k[:, None] * CHANNELS + channel
+        of_degree = (focus * LMAX + degree - 1) * CHANNELS
+        at = (of_degree + tl.arange(0, CHANNELS)[:, None]) * CHANNELS + channel
         of_scalar = multiply(
             opening, gate_weight, at, gate_part_size, of_scalar, PRECISION
         )
@@ -152,33 +153,26 @@ def layer_backward_kernel(
     slope = sigmoid * (1 + scalar * (1 - sigmoid))
     of_scalar += slope * tl.load(grad + own, mask=real, other=0.0)
 
-    totals = _zeros(LMAX + 1, BLOCK, CHANNELS)
-    k = focus * (LMAX + 1) * CHANNELS + tl.arange(0, CHANNELS)
-    at = k[:, None] * ((LMAX + 1) * CHANNELS) + channel
-    totals = _accumulate(
-        of_scalar, weight_0, at, part_size_0, totals, LMAX + 1, CHANNELS, PRECISION
-    )
+    totals = _zeros((LMAX + 1) // JOINED_0, BLOCK, JOINED_0 * CHANNELS)
+    k = focus * (LMAX + 1) * CHANNELS
+    totals = _accumulate(of_scalar, weight_0, k, part_size_0, totals, JOINED_0, PRECISION)
     for row in range(1, LMAX + 1):
         x = tl.load(grad + own + row * WIDTH, mask=real, other=0.0)
         x *= tl.load(gates + of_gate + (row - 1) * WIDTH, mask=real, other=0.0)
-        k = (focus * (LMAX + 1) + row) * CHANNELS + tl.arange(0, CHANNELS)
-        at = k[:, None] * ((LMAX + 1) * CHANNELS) + channel
-        totals = _accumulate(
-            x, weight_0, at, part_size_0, totals, LMAX + 1, CHANNELS, PRECISION
-        )
+        k = (focus * (LMAX + 1) + row) * CHANNELS
+        totals = _accumulate(x, weight_0, k, part_size_0, totals, JOINED_0, PRECISION)
+    totals = _rows_of(totals, JOINED_0)
     for row in tl.static_range(LMAX + 1):
         before = tl.load(grad + own + row * WIDTH, mask=real, other=0.0)
         tl.store(out + own + row * WIDTH, before + totals[row], mask=real)
 
-    totals = _zeros(2 * LMAX, BLOCK, CHANNELS)
+    totals = _zeros(2 * LMAX // JOINED_1, BLOCK, JOINED_1 * CHANNELS)
     for row in range(2 * LMAX):
         x = tl.load(grad + own + (LMAX + 1 + row) * WIDTH, mask=real, other=0.0)
         x *= tl.load(gates + of_gate + (row % LMAX) * WIDTH, mask=real, other=0.0)
-        k = (focus * 2 * LMAX + row) * CHANNELS + tl.arange(0, CHANNELS)
-        at = k[:, None] * (2 * LMAX * CHANNELS) + channel
-        totals = _accumulate(
-            x, weight_1, at, part_size_1, totals, 2 * LMAX, CHANNELS, PRECISION
-        )
+        k = (focus * 2 * LMAX + row) * CHANNELS
+        totals = _accumulate(x, weight_1, k, part_size_1, totals, JOINED_1, PRECISION)
+    totals = _rows_of(totals, JOINED_1)
     for row in tl.static_range(2 * LMAX):
         at_row = own + (LMAX + 1 + row) * WIDTH
         before = tl.load(grad + at_row, mask=real, other=0.0)
@@ -186,11 +180,11 @@ def layer_backward_kernel(
 
 
 @triton.jit
-def _zeros(COUNT: tl.constexpr, BLOCK: tl.constexpr, CHANNELS: tl.constexpr):
+def _zeros(COUNT: tl.constexpr, BLOCK: tl.constexpr, COLUMNS: tl.constexpr):
     """So many tiles of zeros."""
     tiles = ()
     for _ in tl.static_range(COUNT):
-        tiles += (tl.zeros((BLOCK, CHANNELS), tl.float32),)
+        tiles += (tl.zeros((BLOCK, COLUMNS), tl.float32),)
     return tiles
 
 
@@ -198,16 +192,31 @@ def _zeros(COUNT: tl.constexpr, BLOCK: tl.constexpr, CHANNELS: tl.constexpr):
 def _accumulate(
     x,
     weight,
-    at,
+    k,
     part_size,
     totals,
-    COUNT: tl.constexpr,
-    CHANNELS: tl.constexpr,
+    JOINED: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Each tile plus what the row ``x`` gives to it; ``at`` is the tile of row 0."""
+    """Each tile plus what ``x`` gives to it; it meets the rows of the matrix from k on."""
+    CHANNELS: tl.constexpr = x.shape[1]
+    COLUMNS: tl.constexpr = JOINED * CHANNELS
+    SIZE: tl.constexpr = len(totals) * COLUMNS
+    at = (k + tl.arange(0, CHANNELS))[:, None] * SIZE + tl.arange(0, COLUMNS)[None, :]
     following = ()
-    for row in tl.static_range(COUNT):
-        there = at + row * CHANNELS
-        following += (multiply(x, weight, there, part_size, totals[row], PRECISION),)
+    for i in tl.static_range(len(totals)):
+        there = at + i * COLUMNS
+        following += (multiply(x, weight, there, part_size, totals[i], PRECISION),)
     return following
+
+
+@triton.jit
+def _rows_of(tiles, JOINED: tl.constexpr):
+    """The rows that tiles of JOINED rows hold."""
+    if JOINED == 1:
+        return tiles
+    rows = ()
+    for i in tl.static_range(len(tiles)):
+        pair = tiles[i].reshape(tiles[i].shape[0], 2, tiles[i].shape[1] // 2)
+        rows += tl.split(pair.permute(0, 2, 1))
+    return rows

@@ -258,7 +258,7 @@ def _refuse_weights(ctx, places) -> None:
     # They would be lost without a word.
     if any(ctx.needs_input_grad[i] for i in places):
         raise RuntimeError(
-            "the Triton kernels give no gradients of weights; use kernels=\"torch\""
+            'the Triton kernels give no gradients of weights; use kernels="torch"'
         )
 
 

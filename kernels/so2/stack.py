@@ -4,7 +4,7 @@ import torch
 import triton
 from torch import Tensor
 
-from .configs import launch_for
+from .configs import Launch, launch_for
 from .layout import Layout
 from .mixing import layer_backward_kernel, layer_kernel
 
@@ -154,7 +154,15 @@ def _sizes(rows: Tensor, layout: Layout, precision: str) -> dict:
         "N_FOCUS": layout.n_focus,
         "CHANNELS": layout.channels,
         "BLOCK": launch.block,
+        "JOINED_0": _joined(layout.lmax + 1, layout, launch),
+        "JOINED_1": _joined(2 * layout.lmax, layout, launch),
         "PRECISION": precision,
         "num_warps": launch.warps,
         "num_stages": launch.stages,
     }
+
+
+def _joined(n_rows: int, layout: Layout, launch: Launch) -> int:
+    """Rows that one product forms."""
+    fits = n_rows % 2 == 0 and 2 * layout.channels <= launch.columns
+    return 2 if fits else 1

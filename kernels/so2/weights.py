@@ -1,6 +1,7 @@
 """Weights of an SO(2) stack in the form in which the kernels read them."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -33,6 +34,15 @@ class StackWeights:
     order_1_t: Tensor
     gate_t: Tensor
 
+    NAMES: ClassVar = (
+        "order_0",
+        "order_1",
+        "gate",
+        "order_0_t",
+        "order_1_t",
+        "gate_t",
+    )
+
     @property
     def n_layers(self) -> int:
         """Layers of the stack, gated ones and the last."""
@@ -41,14 +51,7 @@ class StackWeights:
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         """All matrices, in order."""
-        return (
-            self.order_0,
-            self.order_1,
-            self.gate,
-            self.order_0_t,
-            self.order_1_t,
-            self.gate_t,
-        )
+        return tuple(getattr(self, name) for name in self.NAMES)
 
 
 def stack_weights(

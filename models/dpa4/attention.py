@@ -48,7 +48,13 @@ class EdgeAttention(nn.Module):
     def forward(
         self, view: DPA4EdgeView, radial: Tensor, query: Tensor, key: Tensor
     ) -> Tensor:
-        """Attention weights of each channel, (E, H).
+        """Attention weights of each channel, (E, H); arguments as in ``per_head``."""
+        return self._to_channels(self.per_head(view, radial, query, key), radial)
+
+    def per_head(
+        self, view: DPA4EdgeView, radial: Tensor, query: Tensor, key: Tensor
+    ) -> Tensor:
+        """Attention weights, (E, streams * heads).
 
         Args:
             view: the edges.
@@ -61,7 +67,7 @@ class EdgeAttention(nn.Module):
         bias = self._by_stream(radial) @ self.adamw_attn_logit_w.transpose(0, 1)
         logits = dot + bias.movedim(0, 1).flatten(1)  # (E, streams * heads)
         null = F.softplus(self.adamw_attn_z_bias_raw) + self.eps
-        return self._to_channels(_normalise(logits, view, null.flatten()), radial)
+        return _normalise(logits, view, null.flatten())
 
     def gate(self, scalars: Tensor) -> Tensor:
         """Output gate of each destination and channel, (N, H) -> (N, H)."""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
+from ..execution import EdgeFunction
 from .attention import AttentionMaps, EdgeAttention, FocusCompetition
 from .cartesian import EdgeCartesianPath, NodeCartesian
 from .config import DescriptorConfig
@@ -37,6 +38,7 @@ class SO2Convolution(nn.Module):
         self.message_node = _message_node(config)
         cartesian = config.node_cartesian is not None and lmax in (1, 2)
         self.node_cartesian = NodeCartesian(config) if cartesian else None
+        self.fused: nn.Module | None = None
 
     def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
         """Node features (N, D, H), then query and key (N, H) where there is attention."""
@@ -62,6 +64,11 @@ class SO2Convolution(nn.Module):
         if self.path.reads_destination:
             dst.append(nodes)
         return src, dst
+
+    @property
+    def edge_function(self) -> EdgeFunction:
+        """``edge_sum``, or what ``fused.fuse`` has put in its place."""
+        return self.edge_sum if self.fused is None else self.fused.edge_sum
 
     def edge_sum(
         self, view: DPA4EdgeView, src: Sequence[Tensor], dst: Sequence[Tensor]

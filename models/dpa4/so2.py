@@ -35,15 +35,19 @@ class SO2Linear(nn.Module):
 
     def forward(self, orders: list[Tensor]) -> list[Tensor]:
         """Map each order; the bias is the caller's, who may have to scale it."""
+        return [
+            torch.bmm(x.flatten(2), w).unflatten(2, (x.shape[2], -1))
+            for x, w in zip(orders, self.matrices(), strict=True)
+        ]
+
+    def matrices(self) -> list[Tensor]:
+        """Per order (F, n C, n C), or (F, 2 n C, 2 n C) with the rows of -m first."""
         matrices = [self.weight_m0.unflatten(1, (self.n_focus, -1)).transpose(0, 1)]
         for weight in self.weight_m:
             u, v = weight.unflatten(1, (self.n_focus, 2, -1)).permute(2, 1, 0, 3)
             top, bottom = torch.cat([u, v], -1), torch.cat([-v, u], -1)
             matrices.append(torch.cat([top, bottom], -2))
-        return [
-            torch.bmm(x.flatten(2), w).unflatten(2, (x.shape[2], -1))
-            for x, w in zip(orders, matrices, strict=True)
-        ]
+        return matrices
 
 
 class GatedActivation(nn.Module):
@@ -127,16 +131,17 @@ class RadialMixer(nn.Module):
             Per order (E, n or 2 n, H).
         """
         sizes = [rows.shape[1] for rows in rotation]
-        mixed = torch.cat(self._mix(rotation, radial), dim=1)  # (E, rows, rank, D)
+        kernels = radial.flatten(1) @ self.weight
+        mixed = self.mix(rotation, kernels)  # (E, rows, rank, D)
         local = mixed.flatten(1, 2) @ source
         if self.with_channels:
             local = local.unflatten(1, (-1, self.rank)) * self.channel_basis
             local = local.sum(2)
         return local.split(sizes, dim=1)
 
-    def _mix(self, rotation: list[Tensor], radial: Tensor) -> list[Tensor]:
-        """Kernels times rotation, per order (E, n or 2 n, rank, D)."""
-        kernels = (radial.flatten(1) @ self.weight).unflatten(1, (-1, self.rank))
+    def mix(self, rotation: list[Tensor], kernels: Tensor) -> Tensor:
+        """Kernels (E, n_kernel rank) times rotation, (E, rows, rank, D)."""
+        kernels = kernels.unflatten(1, (-1, self.rank))
         parts = kernels.split([n * n for n in self.n_degrees], dim=1)
         mixed = []
         for n, kernel, rows in zip(self.n_degrees, parts, rotation, strict=True):
@@ -145,4 +150,4 @@ class RadialMixer(nn.Module):
             signs = rows.unflatten(1, (-1, n))  # (E, 1 or 2, n, D)
             product = matrix[:, None] @ signs
             mixed.append(product.unflatten(2, (n, self.rank)).flatten(1, 2))
-        return mixed
+        return torch.cat(mixed, dim=1)
