@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from .compiled_model import CompiledModel
-from .models import EdgeList, StreamExecutor, make_cohorts
+from .models import EdgeList, StreamExecutor, TiledExecutor, make_cohorts
 from .settings import Settings
 
 __all__ = ["Backward", "check_backward", "choose_backward"]
@@ -26,7 +26,7 @@ class Backward:
     """A choice for one structure and its reason.
 
     Attributes:
-        name: ``"native"`` or ``"stream"``.
+        name: ``"native"``, ``"cohort"`` or ``"stream"``.
         why: the reason, a clause.
         compiled: whether compiled code does it.
     """
@@ -36,9 +36,13 @@ class Backward:
     compiled: bool = False
 
     def executor(self, model: nn.Module, settings: Settings):
-        """What goes over edges and atoms in pieces; None if nothing is in pieces."""
-        if self.name == "native":
-            return None
+        """What goes over edges and atoms; None if all of them are kept as they are."""
+
+        def tiled(edges: EdgeList, view) -> TiledExecutor:
+            return TiledExecutor(edges, view, model.dtype, far=2 * model.rcut)
+
+        if self.name != "stream":
+            return tiled if getattr(model, "kernel_options", None) else None
 
         def stream(edges: EdgeList, view) -> StreamExecutor:
             cohorts = make_cohorts(edges, settings.cohort_edges, model.dtype)

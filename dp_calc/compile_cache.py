@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from . import models
+from . import kernels, models
 
 __all__ = ["CompileCache", "cache_folder", "clear_cache", "open_cache"]
 
@@ -72,16 +72,19 @@ def _version(package: str) -> str:
 def _digest_of_sources() -> str:
     """Of the code that is traced: it may change between versions."""
     digest = hashlib.sha256()
-    for path in sorted(Path(models.__file__).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
+    for package in (models, kernels):
+        for path in sorted(Path(package.__file__).parent.rglob("*.py")):
+            digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
 def _digest_of_model(model: nn.Module) -> str:
-    digest = hashlib.sha256(repr(model.config).encode())
+    options = getattr(model, "kernel_options", None)
+    digest = hashlib.sha256(f"{model.config!r} {options!r}".encode())
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().view(-1).numpy().tobytes())
+        numbers = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8)
+        digest.update(numbers.numpy().tobytes())
     return digest.hexdigest()
 
 

@@ -101,8 +101,8 @@ def why_not_compiled(model: nn.Module, settings: Settings) -> str | None:
     """Reason for which a model is not compiled by default, or None."""
     if settings.compile is None and model.device.type != "cuda":
         return "it is on only for CUDA devices unless asked for"
-    if settings.backward == "native":
-        return 'compiled code streams its edges, other than backward="native"'
+    if settings.backward in ("native", "cohort"):
+        return f'backward="{settings.backward}" keeps all edges, and compiled code none'
     if not getattr(model, "keeps_edges", False):
         return f"it is not offered for this kind of {model.architecture} model"
     return None

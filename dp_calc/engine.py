@@ -11,6 +11,7 @@ from .arithmetic import rounded_products
 from .backward import Backward, choose_backward
 from .compiled_model import CompileError, make_compiled
 from .evaluation import Outputs, evaluate_model
+from .fusing import with_fused_edges
 from .memory import explain_out_of_memory
 from .models import EdgeList
 from .settings import Settings
@@ -42,7 +43,8 @@ class Engine:
         self.model = model
         self.settings = settings
         self.backward: Backward | None = None
-        self.compiled = make_compiled(model, settings)
+        self._fused = with_fused_edges(model, settings)
+        self.compiled = make_compiled(self._fused, settings)
 
     def evaluate(
         self,
@@ -79,8 +81,8 @@ class Engine:
             except CompileError as error:
                 self._give_up_compiling(error)
                 self.backward = choose_backward(self.model, self.settings, edges, None)
-        executor = self.backward.executor(self.model, self.settings)
-        return evaluate_model(self.model, types, edges, conditions, executor)
+        executor = self.backward.executor(self._fused, self.settings)
+        return evaluate_model(self._fused, types, edges, conditions, executor)
 
     def _give_up_compiling(self, error: CompileError) -> None:
         """Go on without compiled code, which is slower and gives the same numbers."""

@@ -14,8 +14,6 @@ from .environment import settings_from_environment
 
 __all__ = ["Settings"]
 
-_NO_KERNEL = "no Triton kernel exists for {} in this version"
-
 
 @dataclass(frozen=True)
 class Settings:
@@ -25,17 +23,19 @@ class Settings:
 
     Attributes:
         kernels: what runs the arithmetic: ``"auto"`` (the fastest that gives the right
-            numbers here), ``"torch"`` (plain PyTorch) or ``"triton"`` (for the tables of
-            compressed models on CUDA).
+            numbers here), ``"torch"`` (plain PyTorch) or ``"triton"`` (kernels for the
+            edges of DPA4 models and for the tables of compressed ones, on CUDA).
         backward: what is kept for the forces: ``"native"`` (all activations of all
-            edges), ``"stream"`` (node tensors only, cohorts of edges are evaluated again;
-            memory grows with atoms) or ``"auto"`` (stream where code is compiled, which
-            is fastest, else native where it fits).
+            edges), ``"cohort"`` (the same, but the kernels' backward finishes a cohort of
+            edges before the next; the same bits), ``"stream"`` (node tensors only,
+            cohorts of edges are evaluated again; memory grows with atoms) or ``"auto"``
+            (stream where code is compiled, which is fastest, else native where it fits).
         compile: whether compiled code is run: None for CUDA devices only. The first
             evaluation then takes longer, once for each model and device.
         cohort_edges: edges in a cohort of the streaming backward, a multiple of 16.
-        precision: of matrix products in float32: ``"exact"`` or ``"tf32"``, which is
-            faster on CUDA, a thousand times less exact, and too rough for dynamics.
+        precision: of matrix products in float32: ``"exact"``; ``"fast"``, a little less
+            exact where large and tiny numbers meet, on kernels; or ``"tf32"``, which is a
+            thousand times less exact, and too rough for dynamics.
         deterministic: sums have one order, so that repeats agree to the last bit. Nothing
             is faster without, so False changes nothing.
         compress: replace the embedding nets of a classic model by tables.
@@ -72,11 +72,20 @@ class Settings:
                 if name not in self.origins:
                     raise
                 raise ValueError(f"{self.origins[name]}: {error}") from None
+        self._refuse_what_needs_kernels()
         for name in ("stride", "extrapolate"):
             if not self.compress and getattr(self, name) != getattr(Settings, name):
                 raise ValueError(
                     f"{name} shapes the tables of a compressed model and does nothing "
                     "else; give compress=True with it, or leave it out"
+                )
+
+    def _refuse_what_needs_kernels(self) -> None:
+        for name, value in (("backward", "cohort"), ("precision", "fast")):
+            if self.kernels == "torch" and getattr(self, name) == value:
+                raise ValueError(
+                    f'{name}="{value}" needs kernels, which kernels="torch" rules out; '
+                    "leave one of them out"
                 )
 
     @classmethod
@@ -120,8 +129,8 @@ class Settings:
         where = "" if model is None else f" on {model.device} in {_precision(model)}"
         what, why = self._arithmetic(model)
         sentences = [f"{what}{where}, {why}.", self._compiling(model), self._kept(model)]
-        if self.precision == "tf32":
-            sentences.append("Matrix products are rounded to TF32.")
+        if self.precision in _ROUNDING:
+            sentences.append(_ROUNDING[self.precision])
         if self.origins:
             sentences.append(f"From the environment: {', '.join(self.origins.values())}.")
         return " ".join(sentences)
@@ -149,25 +158,31 @@ class Settings:
 
     def _arithmetic(self, model: nn.Module | None) -> tuple[str, str]:
         """What runs the arithmetic, and why."""
-        # Settings can be had without PyTorch's weight; a model cannot.
-        from .models.classic.compress import is_compressed
-
         asked = f'as asked by kernels="{self.kernels}"'
-        tabulated = is_compressed(model)
-        if self.kernels != "torch" and tabulated and model.device.type == "cuda":
-            why = asked if self.kernels == "triton" else "because it is a CUDA device"
-            return "Triton kernels for the tables and plain PyTorch for the rest", why
         if self.kernels == "torch":
             return "Plain PyTorch", asked
-        if tabulated:
+        if model is None:
+            return "Triton kernels where they can run", asked
+        # Settings can be had without PyTorch's weight; a model cannot.
+        from .fusing import why_no_kernels
+        from .models.classic.compress import is_compressed
+
+        on_device = asked if self.kernels == "triton" else "because it is a CUDA device"
+        if is_compressed(model):
+            if model.device.type == "cuda":
+                what = "Triton kernels for the tables and plain PyTorch for the rest"
+                return what, on_device
             return "Plain PyTorch", "because the Triton kernels need a CUDA device"
-        return "Plain PyTorch", f"because {_NO_KERNEL.format(_kind(model))}"
+        why = why_no_kernels(model, self)
+        if why is None:
+            return "Triton kernels for the edges and PyTorch for the rest", on_device
+        return "Plain PyTorch", f"because {why}"
 
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "kernels": ("auto", "torch", "triton"),
-    "backward": ("auto", "native", "stream"),
-    "precision": ("exact", "tf32"),
+    "backward": ("auto", "native", "cohort", "stream"),
+    "precision": ("exact", "fast", "tf32"),
 }
 """Accepted values of the fields that take names."""
 
@@ -175,14 +190,15 @@ _KEPT = {
     "auto": "For the forces all activations are kept where they fit into half of the "
     "memory, else edges are evaluated again in cohorts.",
     "native": "For the forces all activations are kept.",
+    "cohort": "For the forces all activations are kept, and the backward of the SO(2) "
+    "layers goes over edges in cohorts.",
     "stream": "For the forces edges are evaluated again in cohorts.",
 }
 
-_REFUSED: dict[tuple[str, str], str] = {
-    ("backward", "cohort"): _NO_KERNEL.format("DPA4"),
-    ("precision", "fast"): _NO_KERNEL.format("DPA4"),
+_ROUNDING = {
+    "fast": "Matrix products are sums of three products in float16.",
+    "tf32": "Matrix products are rounded to TF32.",
 }
-"""Values that deserve a reason of their own."""
 
 _CONDITIONS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "cohort_edges": (
@@ -212,9 +228,6 @@ def _check(name: str, value: Any) -> None:
     if value in choices:
         return
     allowed = " or ".join(f'"{choice}"' for choice in choices)
-    if isinstance(value, str) and (name, value) in _REFUSED:
-        why = _REFUSED[name, value]
-        raise ValueError(f'{name}="{value}" cannot be had: {why}; use {allowed}')
     raise ValueError(f"{name} must be {allowed}, not {value!r}")
 
 
@@ -222,11 +235,6 @@ def _is_number(value: Any, kind: type = Real) -> bool:
     return (
         isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
     )
-
-
-def _kind(model: nn.Module | None) -> str:
-    architecture = getattr(model, "architecture", "DPA4")
-    return architecture if architecture == "DPA4" else f"uncompressed {architecture}"
 
 
 def _precision(model: nn.Module) -> str:

@@ -1,6 +1,6 @@
 """Tables in the place of embedding nets, as the settings ask."""
 
-from .models import Potential
+from .models import DPA4Model, Potential
 from .models.classic.compress import compress, is_compressed, with_kernels
 from .settings import Settings
 
@@ -27,7 +27,7 @@ def with_tables(model: Potential, settings: Settings) -> Potential:
         )
     elif settings.kernels != "auto" and is_compressed(model):
         model = with_kernels(model, settings.kernels)
-    if settings.kernels == "triton":
+    if settings.kernels == "triton" and not isinstance(model, DPA4Model):
         _refuse_without_kernels(model)
     return model
 

@@ -9,6 +9,7 @@ from .inputs import InputSpec
 from .loading import load_model
 from .potential import ModelSource, Potential
 from .stream import StreamExecutor
+from .tiled import TiledExecutor
 
 __all__ = [
     "ClassicModel",
@@ -18,6 +19,7 @@ __all__ = [
     "ModelSource",
     "Potential",
     "StreamExecutor",
+    "TiledExecutor",
     "UnsupportedOptionError",
     "load_model",
     "make_cohorts",

@@ -37,6 +37,7 @@ def fuse(model: DPA4Model, options: KernelOptions) -> DPA4Model:
     """
     tensors = [*model.parameters(), *model.buffers()]
     fused = copy.deepcopy(model, {id(x): x for x in tensors})
+    fused.kernel_options = options
     for i, block in enumerate(fused.descriptor.blocks):
         config = fused.config.descriptor.for_block(i)
         block.so2_conv.fused = FusedMessages(block.so2_conv, config, options)

@@ -30,6 +30,7 @@ class DPA4Model(Potential):
         type_map: element symbol of each type index.
         rcut: cutoff in Å.
         shortest_distance: pairs closer than this (Å) are outside the model's domain.
+        kernel_options: how kernels run its edges, see ``fused.fuse``; None without.
     """
 
     architecture = "DPA4"
@@ -37,6 +38,7 @@ class DPA4Model(Potential):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.config = config
+        self.kernel_options: object | None = None
         self.type_map = config.type_map
         self.rcut = config.descriptor.rcut
         self.version = config.descriptor.version
