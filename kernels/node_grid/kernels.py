@@ -37,18 +37,10 @@ def product_kernel(
 ):
     """Out = analysis @ (synthesis @ left * synthesis @ right).
 
-    Args:
-        left, right: (B, K, C).
-        synthesis: table to the grid.
-        analysis: table from the grid.
-        out: (B, K, C).
-        n_rows: B C.
-        G_PITCH, K_PITCH: padded numbers of points and of coefficients.
-        POINTS, COEFFICIENTS, CHANNELS: G, K, C.
-        BLOCK: rows of a program.
-        POINT_BLOCK: points at a time.
-        PIECE, LAST: coefficients of each piece, and of the last.
-        PRECISION: of the products.
+    ``left``, ``right`` and ``out`` are (B, K, C), with K and C as COEFFICIENTS and
+    CHANNELS; ``n_rows`` is B C. ``synthesis`` is a table to the grid, ``analysis`` one
+    from it, and G_PITCH and K_PITCH are their sides. A program does BLOCK rows,
+    POINT_BLOCK of the POINTS points at a time.
     """
     at, live = _rows(n_rows, COEFFICIENTS, CHANNELS, BLOCK)
     x = _load(left, at, live, COEFFICIENTS, CHANNELS, PIECE, LAST)
@@ -108,7 +100,9 @@ def product_backward_kernel(
 
 
 @triton.jit
-def _rows(n_rows, COEFFICIENTS: tl.constexpr, CHANNELS: tl.constexpr, BLOCK: tl.constexpr):
+def _rows(
+    n_rows, COEFFICIENTS: tl.constexpr, CHANNELS: tl.constexpr, BLOCK: tl.constexpr
+):
     """Offset of the first coefficient of each row, and whether there is such a row."""
     row = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     return row // CHANNELS * (COEFFICIENTS * CHANNELS) + row % CHANNELS, row < n_rows
@@ -177,9 +171,7 @@ def _to_grid(
     for i in tl.static_range(len(pieces)):
         k = i * PIECE + tl.arange(0, pieces[i].shape[1])
         offsets = point[None, :] * K_PITCH + k[:, None]
-        values = multiply(
-            pieces[i], table, offsets, G_PITCH * K_PITCH, values, PRECISION
-        )
+        values = multiply(pieces[i], table, offsets, G_PITCH * K_PITCH, values, PRECISION)
     return values
 
 

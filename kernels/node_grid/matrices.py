@@ -49,7 +49,8 @@ def grid_matrices(synthesis: Tensor, analysis: Tensor, precision: str) -> GridMa
         ValueError: if the shapes do not fit, or there is no such precision.
     """
     if precision not in PRECISIONS:
-        raise ValueError(f"precision is {precision!r}, not one of {', '.join(PRECISIONS)}")
+        known = ", ".join(PRECISIONS)
+        raise ValueError(f"precision must be one of {known}, not {precision!r}")
     if synthesis.dim() != 2 or analysis.shape != synthesis.T.shape:
         raise ValueError(
             f"synthesis {tuple(synthesis.shape)} and analysis {tuple(analysis.shape)} "

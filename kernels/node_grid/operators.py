@@ -7,10 +7,11 @@ does not write to its inputs, and its results are contiguous.
 import torch
 import triton
 from torch import Tensor
+from torch.autograd.forward_ad import unpack_dual
 
 from ..products import INTERPRETED
 from .kernels import product_backward_kernel, product_kernel
-from .launch import launch_for
+from .launch import MOST_COEFFICIENTS, launch_for
 from .matrices import GridMatrices
 
 __all__ = ["grid_product"]
@@ -20,17 +21,19 @@ def grid_product(left: Tensor, right: Tensor, matrices: GridMatrices) -> Tensor:
     """``analysis @ ((synthesis @ left) * (synthesis @ right))``, not storing the grid.
 
     Args:
-        left, right: fields of coefficients, (B, K, C), float32, on a CUDA device.
-        matrices: of the grid.
+        left: field of coefficients, (B, K, C), float32, on a CUDA device.
+        right: the other, alike.
+        matrices: of the grid; K at most 80.
 
     Returns:
         (B, K, C).
 
     Raises:
         ValueError: if the kernels cannot run on these tensors.
-        RuntimeError: in the backward, if a gradient of a matrix or a second derivative
-            is asked for.
+        RuntimeError: if derivatives in forward mode are asked for, or in the backward a
+            gradient of a matrix or a second derivative.
     """
+    _refuse_forward_mode(left, right)
     tables = (matrices.to_grid, matrices.from_grid)
     return _product(left, right, *tables, *matrices.synthesis.shape, matrices.precision)
 
@@ -111,13 +114,18 @@ def _check(
             f"fields of shape {tuple(left.shape)} and {tuple(right.shape)} must both be "
             f"(B, {n_coefficients}, C), as the matrices of the grid are"
         )
+    if n_coefficients > MOST_COEFFICIENTS:
+        raise ValueError(
+            f"the grid kernels take at most {MOST_COEFFICIENTS} coefficients, got "
+            f'{n_coefficients}; use kernels="torch"'
+        )
     if any(x.device != left.device for x in tensors):
         places = ", ".join(str(x.device) for x in tensors)
         raise ValueError(f"fields and matrices of the grid are on {places}; move them")
     if left.device.type != "cuda" and not INTERPRETED:
         raise ValueError(
-            f"the grid kernels need tensors on a CUDA device, these are on {left.device}; "
-            'use kernels="torch"'
+            "the grid kernels need tensors on a CUDA device, these are on "
+            f'{left.device}; use kernels="torch"'
         )
 
 
@@ -128,8 +136,8 @@ def _rows(field: Tensor) -> int:
 def _launch(
     field: Tensor, to_grid: Tensor, n_points: int, precision: str, backward: bool
 ) -> tuple[tuple[int], dict]:
-    launch = launch_for(field.device, precision, backward)
     n_coefficients = field.shape[1]
+    launch = launch_for(field.device, precision, backward, n_coefficients)
     left_over = (n_coefficients - 1) % launch.piece + 1
     sizes = {
         "G_PITCH": to_grid.shape[-2],
@@ -154,6 +162,7 @@ def _save(ctx, inputs, output):
 
 
 def _backward(ctx, grad):
+    _refuse_forward_mode(grad)
     if any(ctx.needs_input_grad[2:4]):  # they would be lost without a word
         raise RuntimeError(
             "the grid kernels give no gradient of the matrices of the grid; "
@@ -164,11 +173,19 @@ def _backward(ctx, grad):
     return *gradients, *[None] * 5
 
 
-def _refuse(ctx, *grads):
+def _refuse_second(ctx, *grads):
     raise RuntimeError(
         'the grid kernels give first derivatives only; use kernels="torch"'
     )
 
 
+def _refuse_forward_mode(*tensors: Tensor) -> None:
+    # An operator of torch.library would drop tangents without a word.
+    if any(unpack_dual(x).tangent is not None for x in tensors):
+        raise RuntimeError(
+            'the grid kernels give no derivatives in forward mode; use kernels="torch"'
+        )
+
+
 _product.register_autograd(_backward, setup_context=_save)
-_product_backward.register_autograd(_refuse)
+_product_backward.register_autograd(_refuse_second)
