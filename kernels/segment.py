@@ -5,11 +5,13 @@ every order of derivative exists and none of them uses a float atomic: repeats a
 bit-identical on every device.
 """
 
+from importlib.util import find_spec
+
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-__all__ = ["gather", "segment_sum"]
+__all__ = ["gather", "segment_sum", "sum_runs"]
 
 
 def segment_sum(values: Tensor, index: Tensor, order: Tensor, ptr: Tensor) -> Tensor:
@@ -46,7 +48,7 @@ class _SegmentSum(torch.autograd.Function):
         flat = values.reshape(values.shape[0], _row_size(values))
         long = len(order) >= 2 * _RUN * len(ptr)
         narrow = values.is_cuda and flat.shape[1] <= _NARROW
-        add_up = _sum_in_two if narrow and long else _sum_runs
+        add_up = _sum_in_two if narrow and long else sum_runs
         total = add_up(flat, order, ptr)
         return total.reshape(ptr.shape[0] - 1, *values.shape[1:])
 
@@ -66,7 +68,13 @@ class _Gather(torch.autograd.Function):
         return _SegmentSum.apply(grad, *ctx.saved_tensors), None, None, None
 
 
-def _sum_runs(flat: Tensor, order: Tensor, ptr: Tensor) -> Tensor:
+def sum_runs(flat: Tensor, order: Tensor, ptr: Tensor) -> Tensor:
+    """Sum rows (E, W) in runs of ``order``, which start at ``ptr`` (N + 1,), -> (N, W)."""
+    if flat.is_cuda and flat.shape[1] > _NARROW and find_spec("triton"):
+        # With few runs, embedding_bag has few threads, which wait for memory.
+        from . import runs
+
+        return runs.sum_runs(flat, order, ptr)
     # embedding_bag is the fused "gather rows and add them up" of torch: one pass over
     # the values, each run added in order by one thread.
     return embedding_bag(order, flat, ptr, mode="sum", include_last_offset=True)
@@ -76,9 +84,9 @@ def _sum_in_two(flat: Tensor, order: Tensor, ptr: Tensor) -> Tensor:
     """Sum short parts of the runs, then these: few threads have one long run each."""
     cuts = torch.arange(0, len(order), _RUN, device=ptr.device)
     parts = torch.cat([ptr, cuts]).sort().values
-    sums = _sum_runs(flat, order, parts)
+    sums = sum_runs(flat, order, parts)
     in_order = torch.arange(len(sums), device=ptr.device)
-    return _sum_runs(sums, in_order, torch.searchsorted(parts, ptr))
+    return sum_runs(sums, in_order, torch.searchsorted(parts, ptr))
 
 
 def _row_size(values: Tensor) -> int:

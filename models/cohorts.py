@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag
 
-from ..kernels.segment import gather, segment_sum
+from ..kernels.segment import gather, segment_sum, sum_runs
 from .edges import EdgeList
 
 __all__ = ["TILE", "Cohort", "CohortLayout", "Cohorts", "make_cohorts"]
@@ -93,9 +92,7 @@ class Cohort:
     def add_at_src(self, total: Tensor, values: Tensor) -> None:
         """Add slots (S, ...) to the rows of their sources in ``total``, (N + 1, ...)."""
         flat = values.reshape(len(values), -1)
-        sums = embedding_bag(
-            self.by_source, flat, self.source_ptr, mode="sum", include_last_offset=True
-        )
+        sums = sum_runs(flat, self.by_source, self.source_ptr)
         # Only the padding, which has no slots, appears twice here: a fixed order.
         total.index_add_(0, self.sources, sums.reshape(-1, *total.shape[1:]))
 
