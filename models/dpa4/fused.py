@@ -18,6 +18,7 @@ from ...kernels.so2 import (
 from ..cohorts import TILE
 from .config import DescriptorConfig
 from .convolution import SO2Convolution
+from .fused_grid import fuse_grids
 from .fused_linear import fuse_linears
 from .model import DPA4Model
 from .so2 import MixingStack, RadialMixer
@@ -42,6 +43,7 @@ def fuse(model: DPA4Model, options: KernelOptions) -> DPA4Model:
     for i, block in enumerate(fused.descriptor.blocks):
         config = fused.config.descriptor.for_block(i)
         block.so2_conv.fused = FusedMessages(block.so2_conv, config, options)
+    fuse_grids(fused, options.precision)
     fuse_linears(fused, options.precision)
     return fused
 

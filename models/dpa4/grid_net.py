@@ -67,6 +67,10 @@ class GridProduct(nn.Module):
         """Fields (B, R, n_K, c), their scalar rows (B, 2 c) -> (B, R, n_K, c)."""
         return self.grid_op(self, left, right, scalars)
 
+    def combine(self, left: Tensor, right: Tensor) -> Tensor:
+        """Product of two fields, (B, R, n_K, c) each."""
+        return self.analyse(self.multiply(left, right))
+
     def multiply(self, left: Tensor, right: Tensor) -> Tensor:
         """Synthesise both, multiply: (B, G, c)."""
         return (self.synthesis @ left.flatten(1, 2)) * (
@@ -90,7 +94,7 @@ class PlainOperation(nn.Module):
     """The bare product."""
 
     def forward(self, product: GridProduct, left: Tensor, right: Tensor, scalars: Tensor):
-        return product.analyse(product.multiply(left, right))
+        return product.combine(left, right)
 
 
 class BranchOperation(nn.Module):
@@ -105,10 +109,12 @@ class BranchOperation(nn.Module):
         self.out_proj = ChannelLinear(channels, channels)
 
     def forward(self, product: GridProduct, left: Tensor, right: Tensor, scalars: Tensor):
-        values = product.multiply(self.left_proj(left), self.right_proj(right))
-        if self.n_branches > 1:  # a softmax over one branch is one
-            share = self.router(scalars).softmax(-1)[:, None, :, None]
-            values = (values.unflatten(-1, (self.n_branches, -1)) * share).sum(-2)
+        left, right = self.left_proj(left), self.right_proj(right)
+        if self.n_branches == 1:  # a softmax over one branch is one
+            return self.out_proj(product.combine(left, right))
+        values = product.multiply(left, right)
+        share = self.router(scalars).softmax(-1)[:, None, :, None]
+        values = (values.unflatten(-1, (self.n_branches, -1)) * share).sum(-2)
         return self.out_proj(product.analyse(values))
 
 
@@ -126,8 +132,8 @@ class MLPOperation(nn.Module):
     def forward(self, product: GridProduct, left: Tensor, right: Tensor, scalars: Tensor):
         if self.joined:
             left = right = torch.cat([left, right], dim=-1)
-        values = product.multiply(self.left_proj(left), self.right_proj(right))
-        return self.out_proj(product.analyse(values))
+        result = product.combine(self.left_proj(left), self.right_proj(right))
+        return self.out_proj(result)
 
 
 class GridActivation(nn.Module):
