@@ -15,8 +15,8 @@ from .settings import Settings
 
 __all__ = ["CompileError", "CompiledModel", "make_compiled", "why_not_compiled"]
 
-_CHUNK = {"cuda": 128, "cpu": 32}
-"""Atoms at a time: few enough for small systems, where all of them are evaluated."""
+_CHUNKS = {"cuda": (128, 512), "cpu": (32, 32)}
+"""Atoms at a time, in small systems and in those that fill the larger chunk."""
 
 _CPU_SLOTS = 1024
 """Slots of a cohort on a CPU, whose caches hold no more."""
@@ -40,7 +40,7 @@ class CompiledModel:
     def __init__(self, model: nn.Module, settings: Settings):
         self.model, self.settings = model, settings
         self.runner = CompiledRunner(open_cache(model), model)
-        self.chunk = _CHUNK[model.device.type]
+        self._chunks = _CHUNKS[model.device.type]
         on_cuda = model.device.type == "cuda"
         slots = settings.cohort_edges
         self.slots = slots if on_cuda else min(slots, _CPU_SLOTS)
@@ -62,20 +62,26 @@ class CompiledModel:
             CompileError: there is no compiled code, or it cannot be trusted.
         """
         cohorts = make_cohorts(edges, self.slots, self.model.dtype, fixed=True)
+        chunk = self._chunk(len(types))
         system = pad_system(
-            types, edges, cohorts, conditions, self.chunk, self._far, bool(self.graphs)
+            types, edges, cohorts, conditions, chunk, self._far, bool(self.graphs)
         )
         results = (self.graphs or self._evaluate)(system)
         return Outputs(*(x[: len(types)].clone() for x in results))
 
+    def _chunk(self, n_atoms: int) -> int:
+        small, large = self._chunks
+        return large if n_atoms >= large else small
+
     def _evaluate(self, system: PaddedSystem) -> Sequence[Tensor]:
+        chunk = self._chunk(len(system.types))
         outputs = evaluate_model(
             self.model,
             system.types,
             system.edges,
             system.conditions,
             lambda edges, view: StreamExecutor(
-                edges, view, system.cohorts, self.chunk, self._far, self.runner
+                edges, view, system.cohorts, chunk, self._far, self.runner
             ),
         )
         return [x for x in vars(outputs).values() if x is not None]

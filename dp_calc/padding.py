@@ -166,10 +166,10 @@ def _pad_cohorts(
     atoms = torch.where(stacked.atoms == edges.n_atoms, n_atoms, stacked.atoms)
     sources = torch.where(stacked.sources == edges.n_atoms, n_atoms, stacked.sources)
     by_source, tile_ptr = added(stacked.by_source, 0), added(stacked.tile_ptr, 0)
-    source_ptr = added(F.pad(stacked.source_ptr, (0, wider), value=n_slots), n_slots)
+    ends = stacked.source_ptr[:, -1:].expand(-1, wider)
+    source_ptr = added(torch.cat([stacked.source_ptr, ends], dim=1), 0)
     by_source[n_cohorts - more :] = torch.arange(n_slots, device=edge.device)
     tile_ptr[n_cohorts - more :, -1] = n_tiles
-    source_ptr[:, 0] = 0
     return Cohort(
         edge=added(edge, n_edges),
         src=added(stacked.src, 0),

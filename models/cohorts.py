@@ -188,18 +188,32 @@ def _fill(
     src = torch.cat([edges.src, edges.src.new_zeros(1)])[edge]
     real = (edge < edges.n_edges).to(dtype)
     return Cohort(
-        edge, src, atoms, tile_row, tile_ptr, real, *_by_source(src, edges.n_atoms)
+        edge,
+        src,
+        atoms,
+        tile_row,
+        tile_ptr,
+        real,
+        *_by_source(torch.where(real > 0, src, edges.n_atoms), edges.n_atoms),
     )
 
 
 def _by_source(src: Tensor, n_atoms: int) -> tuple[Tensor, Tensor, Tensor]:
-    """``by_source``, ``sources`` and ``source_ptr`` of ``Cohort`` from (n, S) sources."""
+    """``by_source``, ``sources`` and ``source_ptr`` of ``Cohort``.
+
+    Args:
+        src: source of each slot, (n, S); padding has the number of atoms.
+        n_atoms: number of atoms.
+    """
     n_cohorts = len(src)
     src, by_source = torch.sort(src, dim=1, stable=True)
     opens = torch.ones_like(src, dtype=torch.bool)
     opens[:, 1:] = src[:, 1:] != src[:, :-1]
     run = opens.cumsum(1) - 1
-    width = int(run[:, -1].max()) + 1
-    sources = src.new_full((n_cohorts, width), n_atoms).scatter_(1, run, src)
+    # The padding comes last. It gets no run: a long one would be waited for.
+    width = int(torch.where(src < n_atoms, run, 0).max()) + 1
+    run = torch.where(src < n_atoms, run, width)
+    sources = src.new_full((n_cohorts, width + 1), n_atoms).scatter_(1, run, src)
     numbers = torch.arange(width + 1, device=src.device).expand(n_cohorts, -1)
-    return by_source, sources, torch.searchsorted(run, numbers.contiguous())
+    source_ptr = torch.searchsorted(run, numbers.contiguous())
+    return by_source, sources[:, :width].contiguous(), source_ptr

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from ...kernels.so2 import (
     KernelOptions,
@@ -19,7 +20,7 @@ from ..cohorts import TILE
 from .config import DescriptorConfig
 from .convolution import SO2Convolution
 from .fused_grid import fuse_grids
-from .fused_linear import fuse_linears
+from .fused_linear import FusedLinear, fuse_linears
 from .model import DPA4Model
 from .so2 import MixingStack, RadialMixer
 from .view import DPA4EdgeView
@@ -81,11 +82,15 @@ class FusedMessages(nn.Module):
         """One matrix from radial features to degree kernels, through the hidden width."""
         if not isinstance(self.mixer, RadialMixer):
             return
-        weight = self.mixer.weight
+        weight = self.mixer.weight.detach()
         if not isinstance(conv.radial_hidden_proj, nn.Identity):
             by_degree = weight.unflatten(0, (self.layout.lmax + 1, -1))
-            weight = (conv.radial_hidden_proj.weight @ by_degree).flatten(0, 1)
-        self.register_buffer("kernel_weight", weight.detach(), persistent=False)
+            projection = conv.radial_hidden_proj.weight.detach()
+            weight = (projection @ by_degree).flatten(0, 1)
+        missing = -weight.shape[1] % 16
+        padded = F.pad(weight, (0, missing))
+        self.to_kernels = FusedLinear(padded, None, self.options.precision)
+        self.n_kernel = weight.shape[1]
 
     def edge_sum(
         self, view: DPA4EdgeView, src: Sequence[Tensor], dst: Sequence[Tensor]
@@ -111,7 +116,8 @@ class FusedMessages(nn.Module):
             rows, _ = rotate_in(torch.cat(rotation, dim=1), source, None, channels)
             rows = rows * self._by_row(self._conv[0].radial_hidden_proj(radial))
             return rows, rows[:, 0]
-        matrices = self.mixer.mix(rotation, radial.flatten(1) @ self.kernel_weight)
+        kernels = self.to_kernels(radial.flatten(1))[:, : self.n_kernel]
+        matrices = self.mixer.mix(rotation, kernels)
         scales = self.mixer.channel_basis if self.mixer.with_channels else [None]
         parts = [
             rotate_in(matrix, source, scale, channels)

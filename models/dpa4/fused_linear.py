@@ -1,4 +1,4 @@
-"""Linear maps per degree on the kernel of ``kernels/degree_linear``."""
+"""Linear maps on the kernel of ``kernels/degree_linear``."""
 
 from torch import Tensor, nn
 
@@ -6,27 +6,61 @@ from ...kernels.degree_linear import degree_linear
 from ...kernels.products import split
 from .grid_net import RowLinear
 from .layout import degree_of_row
-from .linear import SO3Linear
+from .linear import ChannelLinear, MLPLayer, SO3Linear
 
-__all__ = ["FusedDegreeLinear", "fuse_linears"]
+__all__ = ["FusedDegreeLinear", "FusedLinear", "fuse_linears"]
 
 
 def fuse_linears(model: nn.Module, precision: str) -> None:
-    """Put the kernel in the place of every map per degree that it can run."""
+    """Put the kernel in the place of every linear map that it can run."""
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
-            if _is_fusible(child):
-                setattr(module, name, FusedDegreeLinear(child, precision))
+            fused = _fused(child, precision)
+            if fused is not None:
+                setattr(module, name, fused)
 
 
-def _is_fusible(module: nn.Module) -> bool:
+def _fused(module: nn.Module, precision: str) -> nn.Module | None:
+    if isinstance(module, ChannelLinear) and _fits(module.weight):
+        return FusedLinear(module.weight, module.bias, precision)
+    if isinstance(module, MLPLayer) and _fits(module.matrix):
+        return FusedLinear(module.matrix, module.bias, precision)
     if isinstance(module, RowLinear):
         whole = module.degrees == degree_of_row(max(module.degrees)).tolist()
     else:
         whole = isinstance(module, SO3Linear)
-    if not whole or len(module.weight) == 1:  # one degree is one product
-        return False
-    return all(size % 16 == 0 for size in module.weight.shape[1:])
+    return (
+        FusedDegreeLinear(module, precision) if whole and _fits(module.weight) else None
+    )
+
+
+def _fits(weight: Tensor) -> bool:
+    return all(size % 16 == 0 for size in weight.shape[-2:])
+
+
+class FusedLinear(nn.Module):
+    """``x @ weight (+ bias)`` on the last axis: drop-in of ``ChannelLinear``.
+
+    Args:
+        weight: (n_in, n_out), both multiples of 16.
+        bias: (n_out,) or None.
+        precision: of the products.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, precision: str):
+        super().__init__()
+        self.precision, self.bias = precision, bias
+        weight = weight.detach()
+        self.register_buffer("weight", split(weight[None], precision), persistent=False)
+        transposed = split(weight.T[None].contiguous(), precision)
+        self.register_buffer("weight_t", transposed, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., n_in) -> (..., n_out)."""
+        rows = x.reshape(-1, 1, x.shape[-1])
+        y = degree_linear(rows, self.weight, self.weight_t, self.precision)
+        y = y.reshape(*x.shape[:-1], y.shape[-1])
+        return y if self.bias is None else y + self.bias
 
 
 class FusedDegreeLinear(nn.Module):

@@ -55,7 +55,7 @@ def test_padding_adds_exactly_nothing(calc, number, few_sizes):
     atoms = structures()[number]
     system = system_of(calc, atoms)
     model = CompiledModel(calc.model, calc.settings)
-    model.runner, model.slots, model.chunk = EagerRunner(), 256, 4
+    model.runner, model.slots, model._chunks = EagerRunner(), 256, (4, 4)
     if few_sizes:
         model.graphs = model._evaluate
     native = calc._engine.evaluate(system.types, system.edges, system.conditions)
@@ -72,7 +72,7 @@ def test_what_the_padding_holds_does_not_matter(calc):
     results = []
     for far in (2 * calc.rcut, 1e3):
         model = CompiledModel(calc.model, calc.settings)
-        model.runner, model.slots, model.chunk, model._far = EagerRunner(), 256, 4, far
+        model.runner, model.slots, model._chunks, model._far = EagerRunner(), 256, (4, 4), far
         padded = pad_system(system.types, system.edges, cohorts, {}, 4, far, True)
         results.append(model._evaluate(padded))
     for one, other in zip(*results, strict=True):
