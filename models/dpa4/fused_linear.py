@@ -1,5 +1,6 @@
 """Linear maps on the kernel of ``kernels/degree_linear``."""
 
+import torch
 from torch import Tensor, nn
 
 from ...kernels.degree_linear import degree_linear
@@ -24,7 +25,9 @@ def _fused(module: nn.Module, precision: str) -> nn.Module | None:
     if isinstance(module, ChannelLinear) and _fits(module.weight):
         return FusedLinear(module.weight, module.bias, precision)
     if isinstance(module, MLPLayer) and _fits(module.matrix):
-        return FusedLinear(module.matrix, module.bias, precision)
+        fused = FusedLinear(module.matrix, module.bias, precision)
+        fused.matrix = module.matrix  # EnvironmentSeed applies one in parts
+        return fused
     if isinstance(module, RowLinear):
         whole = module.degrees == degree_of_row(max(module.degrees)).tolist()
     else:
@@ -35,7 +38,8 @@ def _fused(module: nn.Module, precision: str) -> nn.Module | None:
 
 
 def _fits(weight: Tensor) -> bool:
-    return all(size % 16 == 0 for size in weight.shape[-2:])
+    whole = all(size % 16 == 0 for size in weight.shape[-2:])
+    return whole and weight.dtype == torch.float32
 
 
 class FusedLinear(nn.Module):
