@@ -22,9 +22,9 @@ def fuse_linears(model: nn.Module, precision: str) -> None:
 
 
 def _fused(module: nn.Module, precision: str) -> nn.Module | None:
-    if isinstance(module, ChannelLinear) and _fits(module.weight):
+    if type(module) is ChannelLinear and _fits(module.weight):
         return FusedLinear(module.weight, module.bias, precision)
-    if isinstance(module, MLPLayer) and _fits(module.matrix):
+    if type(module) is MLPLayer and _fits(module.matrix):
         fused = FusedLinear(module.matrix, module.bias, precision)
         fused.matrix = module.matrix  # EnvironmentSeed applies one in parts
         return fused
