@@ -18,6 +18,9 @@ __all__ = ["CompileError", "CompiledModel", "make_compiled", "why_not_compiled"]
 _CHUNKS = {"cuda": (128, 512), "cpu": (32, 32)}
 """Atoms at a time, in small systems and in those that fill the larger chunk."""
 
+_LARGE = 8
+"""Cohorts of twice the size in a system that fills so many: fewer launches on CUDA."""
+
 _CPU_SLOTS = 1024
 """Slots of a cohort on a CPU, whose caches hold no more."""
 
@@ -61,13 +64,19 @@ class CompiledModel:
         Raises:
             CompileError: there is no compiled code, or it cannot be trusted.
         """
-        cohorts = make_cohorts(edges, self.slots, self.model.dtype, fixed=True)
+        slots = self._slots(edges.n_edges)
+        cohorts = make_cohorts(edges, slots, self.model.dtype, fixed=True)
         chunk = self._chunk(len(types))
         system = pad_system(
             types, edges, cohorts, conditions, chunk, self._far, bool(self.graphs)
         )
         results = (self.graphs or self._evaluate)(system)
         return Outputs(*(x[: len(types)].clone() for x in results))
+
+    def _slots(self, n_edges: int) -> int:
+        large = 2 * self.slots
+        on_cuda = self.graphs is not None
+        return large if on_cuda and n_edges >= _LARGE * large else self.slots
 
     def _chunk(self, n_atoms: int) -> int:
         small, large = self._chunks

@@ -1,11 +1,11 @@
-"""Sums of runs of wide rows on Triton: what ``segment.py`` uses on CUDA devices."""
+"""Sums and maxima of runs of rows on Triton: for CUDA devices."""
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-__all__ = ["sum_runs"]
+__all__ = ["largest_of_runs", "sum_runs"]
 
 _ROWS = 8
 """Rows read at a time."""
@@ -23,6 +23,26 @@ def sum_runs(values: Tensor, order: Tensor, ptr: Tensor) -> Tensor:
     Returns:
         (N, W); an empty run is zero.
     """
+    return _reduce(values, order, ptr, largest=False)
+
+
+@torch.library.custom_op("dp_calc::largest_of_runs", mutates_args=())
+def largest_of_runs(values: Tensor, order: Tensor, ptr: Tensor) -> Tensor:
+    """The largest value of each column in each run; arguments as for ``sum_runs``.
+
+    Returns:
+        (N, W); an empty run has minus infinity.
+    """
+    return _reduce(values, order, ptr, largest=True)
+
+
+@sum_runs.register_fake
+@largest_of_runs.register_fake
+def _(values, order, ptr):
+    return values.new_empty(len(ptr) - 1, values.shape[1])
+
+
+def _reduce(values: Tensor, order: Tensor, ptr: Tensor, largest: bool) -> Tensor:
     values = values.contiguous()
     n_runs, width = len(ptr) - 1, values.shape[1]
     out = values.new_empty(n_runs, width)
@@ -30,12 +50,13 @@ def sum_runs(values: Tensor, order: Tensor, ptr: Tensor) -> Tensor:
         return out
     # A warp reads 128 neighbouring columns, so that no sum crosses threads.
     warps = min(4, max(1, triton.next_power_of_2(width) // 128))
-    sum_runs_kernel[n_runs, triton.cdiv(width, 128 * warps)](
+    runs_kernel[n_runs, triton.cdiv(width, 128 * warps)](
         values,
         order,
         ptr,
         out,
         width,
+        LARGEST=largest,
         COLUMNS=128 * warps,
         ROWS=_ROWS,
         num_warps=warps,
@@ -43,28 +64,34 @@ def sum_runs(values: Tensor, order: Tensor, ptr: Tensor) -> Tensor:
     return out
 
 
-@sum_runs.register_fake
-def _(values, order, ptr):
-    return values.new_empty(len(ptr) - 1, values.shape[1])
-
-
 @triton.jit
-def sum_runs_kernel(
-    values, order, ptr, out, width, COLUMNS: tl.constexpr, ROWS: tl.constexpr
+def runs_kernel(
+    values,
+    order,
+    ptr,
+    out,
+    width,
+    LARGEST: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    ROWS: tl.constexpr,
 ):
-    """One run and COLUMNS columns."""
+    """The sum or the largest of one run in COLUMNS columns."""
+    start: tl.constexpr = float("-inf") if LARGEST else 0.0
     run = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < width
     end = tl.load(ptr + run + 1)
-    total = tl.zeros((COLUMNS,), out.dtype.element_ty)
+    total = tl.full((COLUMNS,), start, out.dtype.element_ty)
     for first in range(tl.load(ptr + run), end, ROWS):
         place = first + tl.arange(0, ROWS)
         row = tl.load(order + place, mask=place < end, other=0)
         block = tl.load(
             values + row[:, None] * width + column[None, :],
             mask=(place < end)[:, None] & inside[None, :],
-            other=0.0,
+            other=start,
         )
-        total += tl.sum(block, axis=0)
+        if LARGEST:
+            total = tl.maximum(total, tl.max(block, axis=0))
+        else:
+            total += tl.sum(block, axis=0)
     tl.store(out + run * width + column, total, mask=inside)

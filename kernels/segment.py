@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-__all__ = ["gather", "segment_sum", "sum_runs"]
+__all__ = ["gather", "largest_of_runs", "segment_sum", "sum_runs"]
 
 
 def segment_sum(values: Tensor, index: Tensor, order: Tensor, ptr: Tensor) -> Tensor:
@@ -33,6 +33,24 @@ def gather(rows: Tensor, index: Tensor, order: Tensor, ptr: Tensor) -> Tensor:
     """Take ``rows[index]``, (E, ...); the backward pass is :func:`segment_sum`."""
     return _Gather.apply(rows, index, order, ptr)
 
+
+def largest_of_runs(values: Tensor, index: Tensor, order: Tensor, ptr: Tensor) -> Tensor:
+    """Largest of the rows that share an index, without a derivative.
+
+    Arguments as for :func:`segment_sum`, rows (E, W).
+
+    Returns:
+        (N, W); a target row without values has minus infinity.
+    """
+    if values.is_cuda and _HAS_TRITON:
+        from . import runs
+
+        return runs.largest_of_runs(values, order, ptr)
+    out = values.new_full((len(ptr) - 1, values.shape[1]), -torch.inf)
+    return out.scatter_reduce(0, index[:, None].expand_as(values), values, "amax")
+
+
+_HAS_TRITON = find_spec("triton") is not None
 
 _NARROW = 16
 """Columns; a GPU adds up wider rows with a thread for each column at full speed."""
@@ -70,7 +88,7 @@ class _Gather(torch.autograd.Function):
 
 def sum_runs(flat: Tensor, order: Tensor, ptr: Tensor) -> Tensor:
     """Sum rows (E, W) in runs of ``order``, which start at ``ptr`` (N + 1,), -> (N, W)."""
-    if flat.is_cuda and flat.shape[1] > _NARROW and find_spec("triton"):
+    if flat.is_cuda and flat.shape[1] > _NARROW and _HAS_TRITON:
         # With few runs, embedding_bag has few threads, which wait for memory.
         from . import runs
 

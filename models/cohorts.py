@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..kernels.segment import gather, segment_sum, sum_runs
+from ..kernels.segment import gather, largest_of_runs, segment_sum, sum_runs
 from .edges import EdgeList
 
 __all__ = ["TILE", "Cohort", "CohortLayout", "Cohorts", "make_cohorts"]
@@ -54,9 +54,8 @@ class CohortLayout:
         """Largest value of each row and ``start``, (S, K), (K,) -> (R, K)."""
         values = values.detach().masked_fill(self.real[:, None] == 0, -torch.inf)
         of_tile = values.unflatten(0, (-1, TILE)).amax(1)
-        index = self.tile_row[:, None].expand_as(of_tile)
-        start = start.detach().expand(len(self.tile_ptr) - 1, -1)
-        return start.scatter_reduce(0, index, of_tile, "amax", include_self=True)
+        largest = largest_of_runs(of_tile, self.tile_row, self._in_order, self.tile_ptr)
+        return torch.maximum(largest, start.detach())
 
     def add_tiles(self, tiles: Tensor) -> Tensor:
         """Sums over tiles (T, ...) -> sums over rows (R, ...)."""
