@@ -87,7 +87,7 @@ class _Gather(torch.autograd.Function):
 
 
 def sum_runs(flat: Tensor, order: Tensor, ptr: Tensor) -> Tensor:
-    """Sum rows (E, W) in runs of ``order``, which start at ``ptr`` (N + 1,), -> (N, W)."""
+    """Sum rows (E, W) in runs of ``order`` that start at ``ptr`` (N + 1,), -> (N, W)."""
     if flat.is_cuda and flat.shape[1] > _NARROW and _HAS_TRITON:
         # With few runs, embedding_bag has few threads, which wait for memory.
         from . import runs
