@@ -71,10 +71,12 @@ def multiply(left, weight, offsets, part_size, total, PRECISION: tl.constexpr):
 
 @triton.jit
 def _bf16x6(left, weight, offsets, part_size, total):
-    first = left.to(tl.bfloat16)
-    rest = left - first.to(tl.float32)
-    second = rest.to(tl.bfloat16)
-    third = (rest - second.to(tl.float32)).to(tl.bfloat16)
+    # Cut off and not rounded, three parts of 8 bits are all of the 24 bits of float32.
+    leading = _leading_bits(left)
+    rest = left - leading
+    middle = _leading_bits(rest)
+    first, second = leading.to(tl.bfloat16), middle.to(tl.bfloat16)
+    third = (rest - middle).to(tl.bfloat16)
     w_first = tl.load(weight + offsets)
     w_second = tl.load(weight + part_size + offsets)
     w_third = tl.load(weight + 2 * part_size + offsets)
@@ -87,6 +89,12 @@ def _bf16x6(left, weight, offsets, part_size, total):
     small = _dot(second, w_first, small)
     small = _dot(first, w_second, small)
     return total + (_dot(first, w_first, nothing) + small)
+
+
+@triton.jit
+def _leading_bits(x):
+    """What bfloat16 holds of float32 numbers, the rest cut off."""
+    return (x.to(tl.int32, bitcast=True) & -65536).to(tl.float32, bitcast=True)
 
 
 @triton.jit
