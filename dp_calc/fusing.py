@@ -1,5 +1,6 @@
 """Whether a model's edges run on Triton kernels, and that model."""
 
+import warnings
 from importlib.util import find_spec
 
 import torch
@@ -13,6 +14,9 @@ __all__ = ["why_no_kernels", "with_fused_edges"]
 
 _PRODUCTS = {"exact": "bf16x6", "fast": "fp16x3", "tf32": "tf32"}
 """Products of each precision; errors against float64 are in the README of kernels."""
+
+_LARGEST_ERROR = {"exact": 1e-5, "fast": 1e-5, "tf32": 2e-2}
+"""Relative to the largest entry; a hundred times what rounding does."""
 
 _OLDEST_GPU = (8, 0)  # compute capability that Triton supports
 
@@ -29,11 +33,27 @@ def with_fused_edges(model: nn.Module, settings: Settings) -> nn.Module:
         from .models.dpa4.fused import fuse
 
         cohort = settings.cohort_edges if settings.backward == "cohort" else 0
-        return fuse(model, KernelOptions(_PRODUCTS[settings.precision], cohort))
+        fused = fuse(model, KernelOptions(_PRODUCTS[settings.precision], cohort))
+        why = _why_not_trusted(fused, settings.precision)
+        if why is None:
+            return fused
+        if settings.kernels == "auto":
+            warnings.warn(f"{why}; PyTorch runs in their place", stacklevel=2)
     wanted = _asked_for(model, settings)
     if wanted is not None:
         raise ValueError(f"{wanted} cannot be had: {why}; leave it out")
     return model
+
+
+def _why_not_trusted(fused: nn.Module, precision: str) -> str | None:
+    """Why the kernels may not be used on this device, or None: one block is tried."""
+    if fused.device.type != "cuda":
+        return None
+    error = fused.descriptor.blocks[0].so2_conv.fused.largest_error()
+    if error <= _LARGEST_ERROR[precision]:
+        return None
+    name = torch.cuda.get_device_name(fused.device)
+    return f"the Triton kernels are off by {error:.1g} on this device, {name}"
 
 
 def _asked_for(model: nn.Module, settings: Settings) -> str | None:

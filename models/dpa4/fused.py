@@ -11,6 +11,7 @@ from ...kernels.so2 import (
     KernelOptions,
     Layout,
     StackWeights,
+    largest_error,
     mix,
     rotate_in,
     stack_weights,
@@ -71,6 +72,11 @@ class FusedMessages(nn.Module):
         weights = _stack_weights(conv.path.stack, self.layout, options.precision)
         for name, tensor in zip(StackWeights.NAMES, weights.tensors, strict=True):
             self.register_buffer(name, tensor, persistent=False)
+
+    def largest_error(self) -> float:
+        """Of the kernels on this device, see ``kernels.so2.largest_error``."""
+        matrices = _matrices(self._conv[0].path.stack, self.layout)
+        return largest_error(self.weights, *matrices)
 
     @property
     def weights(self) -> StackWeights:
@@ -150,10 +156,15 @@ class FusedMessages(nn.Module):
 
 
 def _stack_weights(stack: MixingStack, layout: Layout, precision: str) -> StackWeights:
-    matrices = [linear.matrices() for linear in stack.so2_linears]
+    return stack_weights(layout, precision, *_matrices(stack, layout))
+
+
+def _matrices(stack: MixingStack, layout: Layout) -> tuple[list[Tensor], ...]:
+    """Per layer the maps of order 0 and of orders -1 and +1, and those to the gates."""
+    maps = [linear.matrices() for linear in stack.so2_linears]
+    order_0, order_1 = zip(*maps, strict=True)
     gates = [
         act.gate_linear.weight.unflatten(1, (layout.n_focus, -1)).transpose(0, 1)
         for act in stack.non_linearities
     ]
-    order_0, order_1 = zip(*matrices, strict=True)
-    return stack_weights(layout, precision, list(order_0), list(order_1), gates)
+    return list(order_0), list(order_1), gates
