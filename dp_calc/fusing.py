@@ -13,7 +13,7 @@ from .settings import Settings
 __all__ = ["why_no_kernels", "with_fused_edges"]
 
 _PRODUCTS = {"exact": "bf16x6", "fast": "fp16x3", "tf32": "tf32"}
-"""Products of each precision; errors against float64 are in the README of kernels."""
+"""Products of each precision; examples/docs/numbers.md has their errors."""
 
 _LARGEST_ERROR = {"exact": 1e-5, "fast": 1e-5, "tf32": 2e-2}
 """Relative to the largest entry; a hundred times what rounding does."""
@@ -49,7 +49,11 @@ def _why_not_trusted(fused: nn.Module, precision: str) -> str | None:
     """Why the kernels may not be used on this device, or None: one block is tried."""
     if fused.device.type != "cuda":
         return None
-    error = fused.descriptor.blocks[0].so2_conv.fused.largest_error()
+    try:
+        error = fused.descriptor.blocks[0].so2_conv.fused.largest_error()
+    except Exception as failure:  # Triton raises whatever its compilers raise
+        what = str(failure).strip().splitlines() or [type(failure).__name__]
+        return f"the Triton kernels cannot be compiled here ({what[0]})"
     if error <= _LARGEST_ERROR[precision]:
         return None
     name = torch.cuda.get_device_name(fused.device)
