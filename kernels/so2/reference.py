@@ -41,8 +41,9 @@ def tile_sum(rotation: Tensor, rows: Tensor, weight: Tensor, tile: int) -> Tenso
     """
     streams = rows.unflatten(-1, (weight.shape[1], -1))
     weighted = (streams * weight[:, None, :, None]).flatten(2)
-    left = rotation.reshape(-1, tile * rotation.shape[1], rotation.shape[2])
-    return left.mT @ weighted.reshape(len(left), -1, rows.shape[2])
+    n_tiles, n_rows = len(rows) // tile, tile * rows.shape[1]
+    left = rotation.reshape(n_tiles, n_rows, rotation.shape[2])
+    return left.mT @ weighted.reshape(n_tiles, n_rows, rows.shape[2])
 
 
 def mix(rows: Tensor, weights: StackWeights) -> Tensor:
