@@ -40,9 +40,11 @@ def with_fused_edges(model: nn.Module, settings: Settings) -> nn.Module:
         if settings.kernels == "auto":
             warnings.warn(f"{why}; PyTorch runs in their place", stacklevel=2)
     wanted = _asked_for(model, settings)
-    if wanted is not None:
-        raise ValueError(f"{wanted} cannot be had: {why}; leave it out")
-    return model
+    if wanted is None:
+        return model
+    where = f"{settings.origins[wanted]}: " if wanted in settings.origins else ""
+    value = getattr(settings, wanted)
+    raise ValueError(f'{where}{wanted}="{value}" cannot be had: {why}; leave it out')
 
 
 def _why_not_trusted(fused: nn.Module, precision: str) -> str | None:
@@ -63,12 +65,12 @@ def _why_not_trusted(fused: nn.Module, precision: str) -> str | None:
 def _asked_for(model: nn.Module, settings: Settings) -> str | None:
     """The setting that only the kernels can honour, or None."""
     if settings.backward == "cohort":
-        return 'backward="cohort"'
+        return "backward"
     if settings.precision == "fast":
-        return 'precision="fast"'
+        return "precision"
     # The tables of a compressed model have kernels of their own.
     if settings.kernels == "triton" and not is_compressed(model):
-        return 'kernels="triton"'
+        return "kernels"
     return None
 
 

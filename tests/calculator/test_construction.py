@@ -99,11 +99,21 @@ def test_wrong_values(value):
         Settings(kernels=value)
 
 
-def test_kernels_that_do_not_exist(pair_model):
-    with pytest.raises(ValueError, match=r"exist for tables only, and this .* has none"):
-        DP(pair_model, kernels="triton")
-    with pytest.raises(ValueError, match="no Triton kernel exists for DPA4"):
-        Settings(backward="cohort")
+@pytest.mark.parametrize(
+    "keywords", [{"kernels": "triton"}, {"backward": "cohort"}, {"precision": "fast"}]
+)
+def test_what_needs_kernels_is_refused_where_there_are_none(keywords, pair_model):
+    ((name, value),) = keywords.items()
+    words = f'^{name}="{value}" cannot be had: the kernels need a CUDA device, and the '
+    for model in (pair_model, WATER):
+        with pytest.raises(ValueError, match=words + "model is on cpu; leave it out$"):
+            DP(model, device="cpu", **keywords)
+
+
+@pytest.mark.parametrize("keywords", [{"backward": "cohort"}, {"precision": "fast"}])
+def test_what_needs_kernels_is_refused_without_them(keywords):
+    with pytest.raises(ValueError, match='which kernels="torch" rules out'):
+        Settings(kernels="torch", **keywords)
 
 
 def test_settings_are_frozen():
@@ -113,10 +123,10 @@ def test_settings_are_frozen():
 
 def test_describe_says_which_path_runs_and_why(pair_model):
     assert Settings().describe(pair_model) == (
-        "Plain PyTorch on cpu in float64, because no Triton kernel exists for DPA4 in "
-        "this version. Not compiled: it is on only for CUDA devices unless asked for. "
-        "For the forces all activations are kept where they fit into half of the memory, "
-        "else edges are evaluated again in cohorts."
+        "Plain PyTorch on cpu in float64, because the kernels need a CUDA device, "
+        "and the model is on cpu. Not compiled: it is on only for CUDA devices unless "
+        "asked for. For the forces all activations are kept where they fit into half of "
+        "the memory, else edges are evaluated again in cohorts."
     )
     assert Settings(kernels="torch", backward="stream").describe() == (
         'Plain PyTorch, as asked by kernels="torch". Compiled on CUDA devices only. For '

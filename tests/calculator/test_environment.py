@@ -40,6 +40,9 @@ def settings(monkeypatch):
         ("DP_TRITON_INFER", "0", "kernels", "torch"),
         ("DP_TRITON_INFER", "1", "kernels", "triton"),
         ("DP_TRITON_INFER", "2", "kernels", "triton"),
+        ("DP_TRITON_INFER", "3", "kernels", "triton"),
+        ("DP_TRITON_INFER", "3", "precision", "fast"),
+        ("DP_SO2_EDGE_COHORT_INFER", "1", "backward", "cohort"),
         ("DP_TF32_INFER", "0", "precision", "exact"),
         ("DP_TF32_INFER", "1", "precision", "tf32"),
         ("DP_TF32_INFER", "2", "precision", "tf32"),
@@ -68,14 +71,31 @@ def test_variables_that_ask_for_nothing_change_nothing(settings):
         ({"DP_COMPILE_INFER": "yes"}, "DP_COMPILE_INFER must be 0 or 1"),
         ({"DP_TRITON_INFER": "4"}, "must be 0 or 1 or 2 or 3"),
         ({"DP_AMP_INFER": "1"}, "half precision"),
-        ({"DP_TRITON_INFER": "3"}, "DP_TRITON_INFER=3: precision"),
         ({"DP_TRITON_INFER": "3", "DP_TF32_INFER": "1"}, "contradict"),
-        ({"DP_SO2_EDGE_COHORT_INFER": "1"}, "DP_SO2_EDGE_COHORT_INFER=1: backward"),
+        (
+            {"DP_TRITON_INFER": "0", "DP_SO2_EDGE_COHORT_INFER": "1"},
+            'backward="cohort" needs kernels',
+        ),
     ],
 )
 def test_what_cannot_be_honoured_is_refused(settings, variables, words):
     with pytest.raises(ValueError, match=words):
         settings(variables)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "setting"),
+    [
+        ("DP_TRITON_INFER", "1", 'kernels="triton"'),
+        ("DP_TRITON_INFER", "3", 'precision="fast"'),
+        ("DP_SO2_EDGE_COHORT_INFER", "1", 'backward="cohort"'),
+    ],
+)
+def test_kernels_that_a_cpu_has_not_are_refused(settings, variable, value, setting):
+    settings({variable: value})
+    words = f"^{variable}={value}: {setting} cannot be had: the kernels need a CUDA"
+    with pytest.raises(ValueError, match=words):
+        DP(DATA / "heads.pt", device="cpu")
 
 
 def test_threads_are_left_alone_with_one_warning(settings):
