@@ -137,7 +137,9 @@ def _prepare(args: argparse.Namespace) -> "Relaxation":
     atoms.get_potential_energy()
     if args.smax_gpa is None:
         args.smax_gpa = _STRESS_LEFT
-    return Relaxation(args, settings, circumstances(atoms.calc), paths, atoms, stored)
+    job = Relaxation(args, settings, circumstances(atoms.calc), paths, atoms, stored)
+    job.check_output()
+    return job
 
 
 def _paths(output: Path) -> dict[str, Path]:

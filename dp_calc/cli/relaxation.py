@@ -1,8 +1,10 @@
 """A relaxation, step by step, with everything that is written on the way."""
 
 import argparse
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import ase.io
@@ -83,14 +85,40 @@ class Relaxation:
             cell == "fixed" or largest_stress(self.atoms, cell, self._pressure) <= limit
         )
 
+    def check_output(self) -> None:
+        """Refuse a format that cannot hold the structure, before it is relaxed.
+
+        Raises:
+            ValueError: the message says why.
+        """
+        name = self.paths["output"].name
+        with TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # comes again with the output
+            try:
+                self._write(Path(folder) / name)
+            except Exception as error:
+                told = " ".join(str(error).split())
+                reason = told if " " in told else "it needs more than a structure"
+            else:
+                written = [path.name for path in Path(folder).iterdir()]
+                reason = "" if written == [name] else "it makes more than one file"
+        if reason:
+            raise ValueError(
+                f"ASE's format for the name {name} does not take this structure: "
+                f"{reason}; take a name like relaxed.extxyz"
+            )
+
     def write_output(self) -> None:
         """Write the structure as it is now, with its results."""
+        with safely_replacing(self.paths["output"]) as temporary:
+            self._write(temporary)
+
+    def _write(self, path: Path) -> None:
         result = self.atoms.copy()
         known = {k: v for k, v in self.atoms.calc.results.items() if k in all_properties}
         result.calc = SinglePointCalculator(result, **known)
         kind = filetype(str(self.paths["output"]), read=False)
-        with safely_replacing(self.paths["output"]) as temporary:
-            ase.io.write(temporary, result, format=kind)
+        ase.io.write(path, result, format=kind)
 
     @property
     def _pressure(self) -> float:

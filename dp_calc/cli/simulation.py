@@ -94,7 +94,8 @@ def read_structure(path: Path, frame: int | None) -> "Atoms":
         raise ValueError(f"there is no structure file {path}")
     try:
         # Some formats take any index for one that they have.
-        frames = ase.io.read(path, index=slice(-1, None) if frame is None else ":")
+        index = slice(-1, None) if frame is None else ":"
+        frames = ase.io.read(path, index=index, do_not_split_by_at_sign=True)
     except Exception as error:
         reason = why_unreadable(error)
         raise ValueError(f"ASE cannot read a structure from {path}: {reason}") from error

@@ -154,6 +154,26 @@ def test_a_format_that_ase_cannot_write_is_refused_first(run, structure):
     assert "ASE writes no format" in err
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("relaxed.vasp", "Lattice vectors"),
+        ("relaxed.xtl", "keV"),
+        ("relaxed.pwi", "needs more than a structure"),
+        ("relaxed.pov", "more than one file"),
+    ],
+)
+def test_a_format_that_does_not_take_the_structure_is_refused_first(
+    run, structure, tmp_path, name, reason
+):
+    path = structure(molecule("H2O"))
+    status, out, err = run(path, out=name)
+    assert (status, out) == (2, "")
+    assert reason in err
+    assert "take a name like relaxed.extxyz" in err
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_constraints_are_kept_and_told(run, structure, tmp_path):
     start = _water(False)
     start.set_constraint(FixAtoms([1]))
@@ -166,10 +186,18 @@ def test_constraints_are_kept_and_told(run, structure, tmp_path):
 
 
 def test_the_output_can_have_any_format(run, structure, tmp_path):
-    for name in ("POSCAR", "relaxed.cif", "relaxed.extxyz"):
-        status, _, err = run(structure(_water()), "--overwrite", out=name)
-        assert status == 0, err
-        assert sorted(ase.io.read(tmp_path / name).symbols) == ["H", "H", "O"]
+    for name in ("POSCAR", "relaxed.cif", "relaxed.extxyz", "relaxed.db", "relaxed.json"):
+        for _ in range(2):
+            status, _, err = run(structure(_water()), "--overwrite", out=name)
+            assert status == 0, err
+            (relaxed,) = ase.io.read(tmp_path / name, ":")
+            assert sorted(relaxed.symbols) == ["H", "H", "O"]
+
+
+def test_a_file_name_with_an_at_sign_is_a_file_name(run, structure, tmp_path):
+    status, _, err = run(structure(_water(), "at@300.traj"), out="relaxed@300.traj")
+    assert status == 0, err
+    assert (tmp_path / "relaxed@300.traj").is_file()
 
 
 def test_a_single_atom_is_relaxed_already(run, structure, tmp_path):
