@@ -2,13 +2,11 @@
 
 import json
 import os
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -56,26 +54,28 @@ class Checkpoint:
         Raises:
             ValueError: it is no checkpoint of this command, or damaged.
         """
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-            fields = json.loads(str(arrays.pop("fields")))
-            version = fields.pop("format")
-            checkpoint = cls(arrays=arrays, **fields)
-        except (
-            ValueError, KeyError, TypeError, AttributeError, EOFError,
-            zipfile.BadZipFile, zlib.error,
-        ) as error:  # fmt: skip
-            raise ValueError(
-                f"{path} is no checkpoint of dp-calc, or it is damaged; remove it and "
-                "start anew"
-            ) from error
+        with path.open("rb") as content:
+            try:
+                checkpoint, version = cls._parse(content)
+            except Exception as error:  # damage shows in many ways
+                raise ValueError(
+                    f"{path} is no checkpoint of dp-calc, or it is damaged; remove it "
+                    "and start anew"
+                ) from error
         if version != _FORMAT or checkpoint.command != command:
             raise ValueError(
                 f"{path} belongs to dp-calc {checkpoint.command} (format {version}), "
                 f"which dp-calc {command} of this version cannot continue"
             )
         return checkpoint
+
+    @classmethod
+    def _parse(cls, content: BinaryIO) -> tuple["Checkpoint", int]:
+        with np.load(content, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        fields = json.loads(str(arrays.pop("fields")))
+        version = fields.pop("format")
+        return cls(arrays=arrays, **fields), version
 
 
 def differences(stored: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -93,7 +93,9 @@ def differences(stored: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 def safely_replacing(path: Path) -> Iterator[Path]:
     """A file beside ``path`` that takes its place whole, even if the power fails."""
     path = path.resolve()
-    temporary = path.with_name(f".{path.name}.part")
+    # With the ending of the whole: some writers look at it.
+    temporary = path.with_name(f".{path.stem}.part{path.suffix}")
+    temporary.unlink(missing_ok=True)  # some would add to what a killed run has left
     try:
         yield temporary
         _sync(temporary)

@@ -21,6 +21,7 @@ __all__ = [
     "cut_back",
     "held",
     "open_frames",
+    "refuse_other",
 ]
 
 _COUNTERS = slice(32, 48)
@@ -139,7 +140,7 @@ def cut_back(path: Path, mark: dict[str, Any] | None) -> None:
         if path.exists():
             os.truncate(path, 0)
         return
-    _refuse_other(path, mark)
+    refuse_other(path, mark)
     if "counters" in mark:
         with path.open("r+b") as file:
             file.seek(_COUNTERS.start)
@@ -147,7 +148,12 @@ def cut_back(path: Path, mark: dict[str, Any] | None) -> None:
     os.truncate(path, mark["size"])
 
 
-def _refuse_other(path: Path, mark: dict[str, Any]) -> None:
+def refuse_other(path: Path, mark: dict[str, Any]) -> None:
+    """Refuse a file that is not the one that was marked.
+
+    Raises:
+        ValueError: it is another one, or shorter.
+    """
     same = (
         path.is_file()
         and path.stat().st_size >= mark["size"]

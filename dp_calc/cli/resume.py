@@ -36,11 +36,15 @@ def check_run_files(
         ValueError: nothing can or should be written there; the message says why.
     """
     from .checkpoint import Checkpoint
+    from .growing import refuse_other
 
     for path in paths.values():
         check_output(path, "given", (path.suffix.lower(),), inputs)
     if args.resume and paths["checkpoint"].is_file():
-        return Checkpoint.read(paths["checkpoint"], args.command_name)
+        stored = Checkpoint.read(paths["checkpoint"], args.command_name)
+        for role, mark in stored.marks.items():
+            refuse_other(paths[role], mark)
+        return stored
     # A run that was stopped before its first checkpoint leaves an empty file.
     there = [p for p in paths.values() if p.exists() and p.stat().st_size]
     if there and args.resume:

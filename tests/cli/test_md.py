@@ -13,6 +13,7 @@ from ase.units import GPa, fs, kB
 
 from dp_calc import DP
 from dp_calc.cli import dynamics
+from dp_calc.cli.checkpoint import Checkpoint
 from dp_calc.cli.integrators import Observer, draw_velocities, make_dynamics
 from dp_calc.data import water_model
 
@@ -329,6 +330,37 @@ def test_files_that_are_not_those_of_the_checkpoint(run, half, tmp_path, name, c
     assert f"{name} is not the file that the checkpoint belongs to" in err
     if change == "other":
         assert path.read_bytes() == other["other"]
+
+
+def test_a_missing_table_costs_no_frame(run, half, tmp_path):
+    (tmp_path / "md.csv").unlink()
+    frames = tmp_path / "md.traj"
+    with ase.io.Trajectory(frames, "a") as writer:
+        writer.write(_water())
+    before = frames.read_bytes()
+    status, out, err = run(half, "--steps", 8, "--resume")
+    assert (status, out) == (2, "")
+    assert "md.csv is not the file that the checkpoint belongs to" in err
+    assert frames.read_bytes() == before
+
+
+def test_a_checkpoint_with_any_flipped_byte_is_read_or_called_damaged(
+    run, half, tmp_path
+):
+    path = tmp_path / "md.checkpoint"
+    content = path.read_bytes()
+    directory = content.rfind(b"PK\x01\x02")  # of the last entry; then the end record
+    damaged = 0
+    for place in [*range(0, 30), *range(directory, len(content))]:
+        flipped = bytearray(content)
+        flipped[place] ^= 0xFF
+        path.write_bytes(flipped)
+        try:
+            Checkpoint.read(path, "md")
+        except ValueError as error:
+            damaged += 1
+            assert "damaged" in str(error)
+    assert damaged > 50
 
 
 @pytest.mark.parametrize("content", [b"", b"noise", None])
