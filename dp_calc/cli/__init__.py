@@ -32,6 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         Exit status: 0 if all went well, 1 if something could not be computed, 2 if the
         input was refused.
     """
+    _open_missing_streams()
     for stream in (sys.stdout, sys.stderr):
         # A terminal without Å shows a question mark instead of losing a result.
         if isinstance(stream, io.TextIOWrapper):
@@ -59,8 +60,17 @@ def _run(argv: Sequence[str] | None) -> int:
             return args.run(args)
     finally:
         # Here and not at exit, where a reader that is gone could not be told from a bug.
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
+
+
+def _open_missing_streams() -> None:
+    """Send what nobody reads nowhere, as in a job that was started without streams.
+
+    A file opened later would else take the place of one, and get what C code prints.
+    """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -88,7 +88,11 @@ def _run(args: argparse.Namespace) -> int:
 
     files = FrameFiles(args.structures)
     if args.resume and args.output.is_file() and not _is_unfinished(args.output):
-        print(f"dp-calc: {args.output} is complete already", file=sys.stderr)
+        print(
+            f"dp-calc: {args.output} is complete already; nothing was run, and what it "
+            "was made from is not known any more; --overwrite makes it anew",
+            file=sys.stderr,
+        )
         return 0
     batches = _load(args)
     with _destination(args, files, batches) as partial:

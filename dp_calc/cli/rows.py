@@ -30,9 +30,13 @@ class Rows:
         longest = len(files.label(len(files) - 1))
         self._widths = (max(longest, _WIDTHS[0]), *_WIDTHS[1:])
         self._bar = progress(None, len(files), "frame", start)
-        self._print(self._line(_HEADER))
 
     def __enter__(self) -> "Rows":
+        try:
+            self._print(self._line(_HEADER))
+        except OSError:
+            self._bar.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:

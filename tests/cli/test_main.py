@@ -1,14 +1,16 @@
 import os
 import re
+import shlex
 import subprocess
 import sys
 import warnings
 
+import ase.io
 import pytest
 
 import dp_calc as package
 from dp_calc.cli import info
-from dp_calc.data import water_model
+from dp_calc.data import water_model, water_structure
 
 
 def _python(*args, **options):
@@ -51,6 +53,33 @@ def test_help_names_every_command(dp_calc):
     assert status == 0
     commands = ("info", "models", "evaluate", "compress", "demo")
     assert all(command in out for command in commands)
+
+
+@pytest.mark.parametrize("streams", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_job_that_was_started_without_streams_runs(tmp_path, streams):
+    output = tmp_path / "out.extxyz"
+    words = [sys.executable, "-m", "dp_calc", "evaluate", water_structure(), "-m",
+             water_model(), "--device", "cpu", "-o", output]  # fmt: skip
+    command = f"{shlex.join(map(str, words))} {streams}"
+    result = subprocess.run(["sh", "-c", command], capture_output=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+    (frame,) = ase.io.read(output, ":")
+    assert frame.get_potential_energy() < 0
+
+
+@pytest.mark.skipif(
+    not os.path.exists("/dev/full"), reason="runs where /dev/full is there (Linux)"
+)
+def test_a_table_that_cannot_be_written_is_one_line_of_its_own():
+    args = ("evaluate", str(water_structure()), "-m", str(water_model()))
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "dp_calc", *args, "--device", "cpu"],
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=120,
+        )  # fmt: skip
+    assert result.returncode == 2
+    assert result.stderr.splitlines()[-1].startswith("dp-calc: error: ")
+    assert "No space left" in result.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
