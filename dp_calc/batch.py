@@ -202,6 +202,11 @@ def _checked_properties(
 ) -> tuple[str, ...] | None:
     if properties is None:
         return None
+    if not isinstance(properties, Iterable):
+        raise TypeError(
+            f"properties must be a sequence of names, such as ['energy', 'forces'], not "
+            f"{properties!r}"
+        )
     names = (properties,) if isinstance(properties, str) else tuple(properties)
     unknown = [repr(n) for n in names if n not in calc.implemented_properties]
     if unknown or not names:

@@ -124,16 +124,14 @@ class MemberReader:
     def _begin(self, atoms: Atoms) -> tuple[_Waiting | Member | Failure, int]:
         """Check a structure, and find its edges unless it waits: with how many to do."""
         try:
-            if not isinstance(atoms, Atoms):
-                raise TypeError(f"a structure must be ase.Atoms, not {atoms!r:.60}")
             with plain_arithmetic(self._device):
                 return self._check(atoms)
         except Exception as error:  # whatever is wrong with one is no matter of others
             return Failure.of(error), 0
 
     def _check(self, atoms: Atoms) -> tuple[_Waiting | Member, int]:
-        box = Atoms(cell=atoms.cell, pbc=atoms.pbc)
-        waiting = _Waiting(*self._reader.check(atoms), box)
+        checked = self._reader.check(atoms)
+        waiting = _Waiting(*checked, Atoms(cell=atoms.cell, pbc=atoms.pbc))
         if not self._reader.search_is_given:
             n_candidates = self._search.candidates(waiting.structure)
             if n_candidates is not None:

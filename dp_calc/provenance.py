@@ -48,10 +48,18 @@ class Provenance:
             **changes: arguments of ``DP`` to replace, such as ``device``.
 
         Raises:
+            TypeError: they are no such mapping.
             ValueError: they name no model file, or it is not the same file any more.
         """
+        is_mapping = isinstance(parameters, Mapping)
+        origin = parameters.get("provenance", {}) if is_mapping else None
+        if not isinstance(origin, Mapping):
+            raise TypeError(
+                f"parameters must be what todict() gives, not {parameters!r:.60}"
+            )
         arguments = {**parameters, **changes}
-        recorded = arguments.pop("provenance", {}).get("sha256")
+        arguments.pop("provenance", None)
+        recorded = origin.get("sha256")
         model = arguments.get("model")
         if model is None or (isinstance(model, list) and None in model):
             raise ValueError(

@@ -50,9 +50,12 @@ class Structure:
             types: type index of each known element.
 
         Raises:
+            TypeError: it is no ``Atoms``.
             ValueError: no atoms, an unknown element, a position or cell that is not
                 finite, or periodic axes that do not span a lattice.
         """
+        if not isinstance(atoms, Atoms):
+            raise TypeError(f"a structure must be ase.Atoms, not {atoms!r:.60}")
         if len(atoms) == 0:
             raise ValueError("the structure has no atoms")
         numbers = atoms.numbers.copy()

@@ -262,6 +262,12 @@ def test_fromdict_of_a_loaded_model_and_of_a_subclass():
     assert again.model.dtype == torch.float64
 
 
+@pytest.mark.parametrize("junk", [None, "model.pt", {"provenance": 3}])
+def test_fromdict_of_something_else_says_what_it_takes(junk):
+    with pytest.raises(TypeError, match=r"what todict\(\) gives"):
+        DP.fromdict(junk)
+
+
 def test_fromdict_notices_another_file(tmp_path):
     path = tmp_path / "model.pt"
     shutil.copy(TINY, path)

@@ -280,6 +280,7 @@ def test_properties_say_what_is_given(calc, structures):
         (5, {}, TypeError, "must be an iterable of ase.Atoms, not a int"),
         ([], {"properties": ["dipole"]}, ValueError, "not 'dipole'"),
         ([], {"properties": []}, ValueError, "not none"),
+        ([], {"properties": 3}, TypeError, "sequence of names"),
         ([], {"properties": [["energy"]]}, ValueError, r"not \['energy'\]"),
         ([], {"properties": ["magnetic_forces"]}, ValueError, "'magnetic_forces'"),
         ([], {"max_edges": 0}, ValueError, "positive whole number, not 0"),

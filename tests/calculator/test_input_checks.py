@@ -120,6 +120,12 @@ def test_coincident_atoms_only_where_the_model_takes_close_ones(pair_model):
         calc.get_property("energy", wrapped)
 
 
+@pytest.mark.parametrize("ask", [DP.calculate, DP.get_descriptors, DP.get_hessian])
+def test_something_that_is_no_structure_is_called_so(calc, ask):
+    with pytest.raises(TypeError, match=r"must be ase\.Atoms, not 'water'"):
+        ask(calc, "water")
+
+
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 def test_non_finite_energy_is_an_error(bad, pair_model, structures):
     pair_model.forward = lambda types, edges, conditions: torch.where(
