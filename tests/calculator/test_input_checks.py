@@ -120,7 +120,7 @@ def test_coincident_atoms_only_where_the_model_takes_close_ones(pair_model):
         calc.get_property("energy", wrapped)
 
 
-@pytest.mark.parametrize("ask", [DP.calculate, DP.get_descriptors, DP.get_hessian])
+@pytest.mark.parametrize("ask", [DP.calculate, DP.warmup, DP.get_hessian])
 def test_something_that_is_no_structure_is_called_so(calc, ask):
     with pytest.raises(TypeError, match=r"must be ase\.Atoms, not 'water'"):
         ask(calc, "water")
