@@ -102,12 +102,21 @@ def test_wrong_values(value):
 @pytest.mark.parametrize(
     "keywords", [{"kernels": "triton"}, {"backward": "cohort"}, {"precision": "fast"}]
 )
-def test_what_needs_kernels_is_refused_where_there_are_none(keywords, pair_model):
+def test_what_needs_kernels_is_refused_where_there_are_none(keywords):
     ((name, value),) = keywords.items()
-    words = f'^{name}="{value}" cannot be had: the kernels need a CUDA device, and the '
-    for model in (pair_model, WATER):
-        with pytest.raises(ValueError, match=words + "model is on cpu; leave it out$"):
-            DP(model, device="cpu", **keywords)
+    words = (
+        f'^{name}="{value}" cannot be had: the kernels need a CUDA device, and the model '
+        "is on cpu; leave it out$"
+    )
+    with pytest.raises(ValueError, match=words):
+        DP(WATER, device="cpu", **keywords)
+
+
+def test_kernels_of_a_model_that_has_none(pair_model):
+    with pytest.raises(ValueError, match="this PairModel model has none"):
+        DP(pair_model, kernels="triton")
+    with pytest.raises(ValueError, match='^backward="cohort" cannot be had'):
+        DP(pair_model, backward="cohort")
 
 
 @pytest.mark.parametrize("keywords", [{"backward": "cohort"}, {"precision": "fast"}])
