@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .console import print_fields
 from .ensembles import ENSEMBLES, check_ensemble, defaults_of
-from .md_options import PHYSICS, add_file_options, add_physics_options
+from .md_options import PHYSICS, add_physics_options, add_step_options
 from .simulation import (
     add_common_options,
     constraint_text,
@@ -40,8 +40,9 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         "interruption. Constraints of the file are kept.\n\nensembles:\n"
         + "".join(f"  {name:<14} {text}\n" for name, text in ENSEMBLES.items()),
     )
-    add_common_options(parser)
-    add_file_options(parser)
+    trajectory = "trajectory: .traj keeps every digit, .extxyz 8 decimals"
+    add_common_options(parser, "md.traj", trajectory)
+    add_step_options(parser)
     add_physics_options(parser)
     parser.set_defaults(run=_run, command_name="md")
 
@@ -84,7 +85,7 @@ def _prepare(args: argparse.Namespace) -> "Dynamics":
         restore_atoms(atoms, stored.arrays)
         random.bit_generator.state = stored.random
     now = circumstances(atoms.calc)
-    job = Dynamics(args, settings, now, paths, atoms, random, observer, stored)
+    job = Dynamics(args, settings, now, paths, atoms, stored, random, observer)
     observer.measure(0, 0.0)
     job.refuse_runaway()
     return job

@@ -1,12 +1,11 @@
 """Options of ``dp-calc md``."""
 
 import argparse
-from pathlib import Path
 
 from .ensembles import ENSEMBLES
-from .simulation import number, whole
+from .simulation import add_number, whole
 
-__all__ = ["PHYSICS", "add_file_options", "add_physics_options"]
+__all__ = ["PHYSICS", "add_physics_options", "add_step_options"]
 
 PHYSICS = (
     "ensemble",
@@ -24,17 +23,9 @@ PHYSICS = (
 """Options that must stay as they are when a run goes on."""
 
 
-def add_file_options(parser: argparse.ArgumentParser) -> None:
-    """Add what is written, and when."""
+def add_step_options(parser: argparse.ArgumentParser) -> None:
+    """Add how many steps there are, and what is written when."""
     add = parser.add_argument
-    add(
-        "-o",
-        "--output",
-        metavar="FILE",
-        type=Path,
-        default=Path("md.traj"),
-        help="trajectory: .traj keeps every digit, .extxyz 8 decimals (default: md.traj)",
-    )
     add(
         "--steps",
         metavar="N",
@@ -60,15 +51,15 @@ def add_file_options(parser: argparse.ArgumentParser) -> None:
 def add_physics_options(parser: argparse.ArgumentParser) -> None:
     """Add what is simulated; all numbers have their unit in the name."""
     parser.add_argument("--ensemble", choices=tuple(ENSEMBLES), help="default: nve")
-    _add_number(parser, "timestep-fs", "in fs (default: 0.5)", least=1e-3, most=20)
-    _add_number(
+    add_number(parser, "timestep-fs", "in fs (default: 0.5)", least=1e-3, most=20)
+    add_number(
         parser,
         "temperature-k",
         "of the thermostat, and of velocities that are drawn, in K",
         least=0.0,
         most=1e5,
     )
-    _add_number(
+    add_number(
         parser,
         "pressure-gpa",
         "of the barostat, in GPa; 1 bar is 0.0001 GPa",
@@ -89,11 +80,11 @@ def add_physics_options(parser: argparse.ArgumentParser) -> None:
         help="of all random numbers (default: a new one, which is shown)",
     )
     hot = "a system hotter than this has gone wrong, in K (default: 10000)"
-    _add_number(parser, "stop-above-k", hot, above=0.0, most=1e9, default=1e4)
+    add_number(parser, "stop-above-k", hot, above=0.0, most=1e9, default=1e4)
 
 
 def _add_couplings(parser: argparse.ArgumentParser) -> None:
-    _add_number(
+    add_number(
         parser,
         "friction-per-ps",
         "of Langevin's thermostat, in 1/ps (default: 10)",
@@ -102,26 +93,11 @@ def _add_couplings(parser: argparse.ArgumentParser) -> None:
     )
     for name, what, default in (("t", "thermostat", 100), ("p", "barostat", 1000)):
         text = f"time constant of the {what}, in fs (default: {default})"
-        _add_number(parser, f"tau-{name}-fs", text, above=0.0, most=1e6)
-    _add_number(
+        add_number(parser, f"tau-{name}-fs", text, above=0.0, most=1e6)
+    add_number(
         parser,
         "compressibility-per-gpa",
         "for npt-berendsen, in 1/GPa (default: 0.46, that of water)",
         above=0.0,
         most=1e3,
-    )
-
-
-def _add_number(
-    parser: argparse.ArgumentParser,
-    name: str,
-    text: str,
-    default: float | None = None,
-    **limits: float,
-) -> None:
-    units = {"fs": "fs", "k": "K", "gpa": "GPa", "per-ps": "1/ps", "per-gpa": "1/GPa"}
-    unit = next(units[end] for end in sorted(units, key=len)[::-1] if name.endswith(end))
-    convert = number("value", unit, **limits)
-    parser.add_argument(
-        f"--{name}", metavar="X", type=convert, default=default, help=text
     )

@@ -9,9 +9,9 @@ from .cells import cell_choice, check_cell_choice
 from .console import print_fields, print_table
 from .simulation import (
     add_common_options,
+    add_number,
     constraint_text,
     load_calculator,
-    number,
     read_structure,
     stopped,
     whole,
@@ -40,36 +40,19 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         "NAME.checkpoint, from which --resume goes on. Constraints of the file are kept, "
         "its velocities are not. Exit status 1: not converged.",
     )
-    add_common_options(parser)
+    relaxed = "relaxed structure, in the format of the ending"
+    add_common_options(parser, "relaxed.extxyz", relaxed)
     _add_aims(parser)
     _add_ways(parser)
     parser.set_defaults(run=_run, command_name="relax")
 
 
 def _add_aims(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "-o",
-        "--output",
-        metavar="FILE",
-        type=Path,
-        default=Path("relaxed.extxyz"),
-        help="relaxed structure, in the format of the ending (default: relaxed.extxyz)",
-    )
-    add(
-        "--fmax",
-        metavar="F",
-        type=number("force", "eV/Å", above=0.0, most=1e3),
-        default=0.05,
-        help="largest force left, in eV/Å (default: 0.05)",
-    )
-    add(
-        "--smax-gpa",
-        metavar="S",
-        type=number("stress", "GPa", above=0.0, most=1e3),
-        help=f"largest stress left with --cell, in GPa (default: {_STRESS_LEFT})",
-    )
-    add(
+    force = "largest force left, in eV/Å (default: 0.05)"
+    add_number(parser, "fmax", force, 0.05, above=0.0, most=1e3)
+    stress = f"largest stress left with --cell, in GPa (default: {_STRESS_LEFT})"
+    add_number(parser, "smax-gpa", stress, above=0.0, most=1e3)
+    parser.add_argument(
         "--steps",
         metavar="N",
         type=whole("number of steps", 0),
@@ -88,12 +71,8 @@ def _add_ways(parser: argparse.ArgumentParser) -> None:
         help="relax the cell too: all, hydrostatic (volume only), or components with "
         "commas between, such as xx,yy,xy (default: the cell stays)",
     )
-    add(
-        "--pressure-gpa",
-        metavar="P",
-        type=number("pressure", "GPa", least=-1e3, most=1e3),
-        help="pressure on the cell in GPa; 1 bar is 0.0001 GPa (default: 0)",
-    )
+    pressure = "pressure on the cell in GPa; 1 bar is 0.0001 GPa (default: 0)"
+    add_number(parser, "pressure-gpa", pressure, least=-1e3, most=1e3)
 
 
 def _run(args: argparse.Namespace) -> int:

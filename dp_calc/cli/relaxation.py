@@ -1,6 +1,5 @@
 """A relaxation, step by step, with everything that is written on the way."""
 
-import argparse
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,17 +16,11 @@ from ase.optimize.optimize import Optimizer
 from ase.units import GPa
 
 from .cells import cell_filter, largest_stress
-from .checkpoint import Checkpoint, safely_replacing
+from .checkpoint import safely_replacing
 from .console import progress
-from .growing import closed_in_the_end, cut_back, held, open_frames
-from .resume import say_differences
-from .state import (
-    atoms_state,
-    optimizer_state,
-    restore_atoms,
-    restore_optimizer,
-    watch,
-)
+from .growing import closed_in_the_end, held, open_frames
+from .job import Job
+from .state import optimizer_state, restore_atoms, restore_optimizer, watch
 from .stepping import advance
 
 __all__ = ["Relaxation", "largest_force"]
@@ -36,24 +29,10 @@ _SAVE_EVERY = 10
 
 
 @dataclass(frozen=True)
-class Relaxation:
-    """A relaxation that is set up.
+class Relaxation(Job):
+    """A relaxation that is set up; ``atoms`` are as given."""
 
-    Attributes:
-        args: the options of the command.
-        settings: what must stay as it is when the run goes on.
-        circumstances: what should.
-        paths: files to write, by role: output, frames, checkpoint.
-        atoms: the structure as given, with its calculator.
-        stored: the checkpoint to go on from, if any.
-    """
-
-    args: argparse.Namespace
-    settings: dict[str, Any]
-    circumstances: dict[str, Any]
-    paths: dict[str, Path]
-    atoms: Atoms
-    stored: Checkpoint | None
+    command = "relax"
 
     def run(self) -> None:
         """Relax the atoms in place and write all but the output.
@@ -68,9 +47,10 @@ class Relaxation:
             optimizer = self._begin()
             seen = watch(optimizer)
             if self.stored is None:
-                self._clear()
+                self.clear()
+                self.save(0, {}, {})
             else:
-                cut_back(self.paths["frames"], self.stored.marks.get("frames"))
+                self.go_on(self.stored)
                 if self.stored.step:
                     restore_optimizer(optimizer, self.stored.arrays, self.stored.step)
             self._steps(optimizer, seen)
@@ -131,24 +111,16 @@ class Relaxation:
         if cell != "fixed":
             target = cell_filter(self.atoms, cell, self._pressure)
         if self.stored:
-            say_differences(self.stored, self.circumstances)
             restore_atoms(self.atoms, self.stored.arrays)
         kind = {"bfgs": BFGS, "fire": FIRE}[self.settings["optimizer"]]
         return kind(target, logfile=None)
-
-    def _clear(self) -> None:
-        # The checkpoint goes first: it must never stand beside files of another run.
-        for role in ("checkpoint", "output"):
-            self.paths[role].unlink(missing_ok=True)
-        cut_back(self.paths["frames"], None)
-        self._save(0, {}, {})
 
     def _steps(self, optimizer: Optimizer, seen: dict[str, Any]) -> None:
         frames = open_frames(self.paths["frames"])
 
         def save() -> None:
             marks = {"frames": frames.mark()}
-            self._save(optimizer.nsteps, marks, optimizer_state(optimizer, seen))
+            self.save(optimizer.nsteps, marks, optimizer_state(optimizer, seen))
 
         left = max(self.args.steps - optimizer.nsteps, 0)
         # ASE's own criterion never holds: it takes stress for a force.
@@ -162,12 +134,6 @@ class Relaxation:
                 _SAVE_EVERY,
                 self.converged,
             )
-
-    def _save(self, step: int, marks: dict[str, Any], arrays: dict[str, Any]) -> None:
-        arrays = {**atoms_state(self.atoms), **arrays}
-        Checkpoint(
-            "relax", step, self.settings, self.circumstances, None, marks, arrays
-        ).write(self.paths["checkpoint"])
 
 
 def largest_force(atoms: Atoms) -> float:

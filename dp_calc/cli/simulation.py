@@ -16,17 +16,43 @@ if TYPE_CHECKING:
     from .. import DP
     from .stepping import Stopped
 
-__all__ = ["add_common_options", "constraint_text", "load_calculator", "number",
+__all__ = ["add_common_options", "add_number", "constraint_text", "load_calculator",
            "read_structure", "stopped", "whole"]  # fmt: skip
 
+_UNITS = {
+    "fmax": "eV/Å",
+    "fs": "fs",
+    "gpa": "GPa",
+    "k": "K",
+    "per-gpa": "1/GPa",
+    "per-ps": "1/ps",
+}
+"""Unit of a number by the end of its option."""
 
-def add_common_options(parser: argparse.ArgumentParser) -> None:
-    """Add what both commands take."""
+
+def add_common_options(
+    parser: argparse.ArgumentParser, output: str, output_help: str
+) -> None:
+    """Add what both commands take.
+
+    Args:
+        parser: of the command.
+        output: name of the output if none is given.
+        output_help: what the output is.
+    """
     add = parser.add_argument
     add("structure", metavar="STRUCTURE", type=Path, help="any file that ASE reads")
     add("-m", "--model", metavar="FILE", type=Path, required=True, help=CHECKPOINT)
     add(
         "--frame", metavar="N", type=int, help="frame of the file (default: -1, the last)"
+    )
+    add(
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=Path,
+        default=Path(output),
+        help=f"{output_help} (default: {output})",
     )
     add("--head", help="branch of a multi-task checkpoint")
     add("--device", help="cpu, cuda, cuda:1, ... (default: chosen by what is there)")
@@ -40,14 +66,35 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def number(
-    name: str, unit: str, above: float = -math.inf, least: float = -math.inf,
-    most: float = math.inf,
-) -> Callable[[str], float]:  # fmt: skip
+def add_number(
+    parser: argparse.ArgumentParser,
+    name: str,
+    text: str,
+    default: float | None = None,
+    **limits: float,
+) -> None:
+    """Add an option for a number.
+
+    Args:
+        parser: of the command.
+        name: the option without dashes; its end tells the unit.
+        text: for ``--help``.
+        default: value if it is not given.
+        limits: see ``_number``.
+    """
+    end = max((end for end in _UNITS if name.endswith(end)), key=len)
+    convert = _number(_UNITS[end], **limits)
+    parser.add_argument(
+        f"--{name}", metavar="X", type=convert, default=default, help=text
+    )
+
+
+def _number(
+    unit: str, above: float = -math.inf, least: float = -math.inf, most: float = math.inf
+) -> Callable[[str], float]:
     """Type of an option: a number within limits, which catch a wrong unit.
 
     Args:
-        name: what it is, as an error calls it.
         unit: of the number.
         above: it must be larger.
         least: it must not be smaller.
@@ -62,7 +109,7 @@ def number(
         if not (above < value and least <= value <= most and math.isfinite(value)):
             start = f"above {above:g} and up" if above > -math.inf else f"from {least:g}"
             raise argparse.ArgumentTypeError(
-                f"the {name} is a number in {unit}, {start} to {most:g}, not {text!r}"
+                f"the value is a number in {unit}, {start} to {most:g}, not {text!r}"
             )
         return value
 
