@@ -74,7 +74,14 @@ def check_unfinished(output: Path, resume: bool, overwrite: bool) -> None:
         ValueError: there are some.
     """
     part, journal = beside(output)
-    unfinished = part.exists() and len(_lines(journal)) > 1
+    lines = _lines(journal)
+    if _has_content(journal) and not lines and not overwrite:
+        raise ValueError(
+            f"{journal} is in the way: it is no journal of dp-calc, or damaged; move "
+            "it away, or give --overwrite to replace it"
+        )
+    # With the first line alone the run had not got to its first batch.
+    unfinished = _has_content(part) and len(lines) != 1
     for path, there in ((part, unfinished), (output, output.exists())):
         if there and not resume and not overwrite:
             raise ValueError(
@@ -145,6 +152,10 @@ def beside(output: Path) -> tuple[Path, Path]:
     """Names of the unfinished output and of its journal."""
     output = output.resolve()
     return tuple(output.with_name(f"{output.name}.{end}") for end in ("part", "journal"))
+
+
+def _has_content(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
 
 
 def _remove(part: Path) -> None:

@@ -143,6 +143,8 @@ def _asked(args: argparse.Namespace, atoms: "Atoms") -> dict[str, Any]:
 def _check_format(path: Path) -> None:
     from ase.io.formats import UnknownFileTypeError, filetype, ioformats
 
+    if not path.name:
+        raise ValueError("the output needs a name; give one with -o")
     try:
         writable = ioformats[filetype(str(path), read=False)].can_write
     except (UnknownFileTypeError, KeyError):

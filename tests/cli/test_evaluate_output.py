@@ -173,6 +173,27 @@ def test_a_lost_journal_is_told(run, inputs, stopped):
     assert Path(f"{stopped}.part").exists()
 
 
+@pytest.mark.parametrize("resume", [[], ["--resume"]])
+@pytest.mark.parametrize("name", ["mine.extxyz.part", "mine.extxyz.journal"])
+def test_a_file_that_only_has_such_a_name_is_not_touched(
+    run, inputs, tmp_path, name, resume
+):
+    mine = tmp_path / name
+    mine.write_text("my own notes\n")
+    status, out, err = run(inputs[0], "-o", tmp_path / "mine.extxyz", *resume)
+    assert (status, out) == (2, "")
+    assert name in err
+    assert "--overwrite" in err
+    assert mine.read_text() == "my own notes\n"
+
+
+def test_a_run_that_was_stopped_before_its_first_batch_begins_again(run, inputs, stopped):
+    journal = Path(f"{stopped}.journal")
+    journal.write_text(journal.read_text().splitlines(keepends=True)[0])
+    assert run(inputs[0], "-o", stopped)[0] == 0
+    assert len(ase.io.read(stopped, ":")) == 3
+
+
 def test_the_journal_tells_what_is_whole(stopped):
     first, *marks = map(json.loads, Path(f"{stopped}.journal").read_text().splitlines())
     assert set(first["run"]) > {"structures", "model", "head", "dtype"}

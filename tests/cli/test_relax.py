@@ -154,6 +154,14 @@ def test_a_format_that_ase_cannot_write_is_refused_first(run, structure):
     assert "ASE writes no format" in err
 
 
+def test_an_output_without_a_name_is_refused(dp_calc, structure):
+    status, out, err = dp_calc(
+        "relax", structure(_water()), "-m", water_model(), "-o", ""
+    )
+    assert (status, out) == (2, "")
+    assert "the output needs a name" in err
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
