@@ -1,6 +1,5 @@
 """Files that grow with a simulation and can be cut back to a checkpoint."""
 
-import io
 import os
 import zlib
 from collections.abc import Iterator
@@ -13,6 +12,8 @@ import numpy as np
 from ase import Atoms
 from ase.calculators.calculator import all_properties
 from ase.calculators.singlepoint import SinglePointCalculator
+
+from .part_files import extxyz
 
 __all__ = [
     "GrowingFrames",
@@ -78,9 +79,7 @@ class _ExtxyzFile(_TextFile):
         frame = atoms.copy()
         known = {k: v for k, v in atoms.calc.results.items() if k in all_properties}
         frame.calc = SinglePointCalculator(frame, **known)
-        text = io.StringIO()
-        ase.io.write(text, frame, format="extxyz")
-        self.add(text.getvalue())
+        self.add(extxyz(frame))
 
 
 class _TrajectoryFile:

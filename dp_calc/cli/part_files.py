@@ -12,7 +12,7 @@ from .evaluated import FURTHER_ARRAYS, FURTHER_INFO, without_unwritable
 if TYPE_CHECKING:
     from ase import Atoms
 
-__all__ = ["DATABASE", "EXTXYZ", "PartFile", "open_part"]
+__all__ = ["DATABASE", "EXTXYZ", "PartFile", "extxyz", "open_part"]
 
 EXTXYZ, DATABASE = (".extxyz", ".xyz"), (".db",)
 """Endings of an output, by its format."""
@@ -71,7 +71,7 @@ class _Extxyz:
         self._file.truncate(size)
 
     def add(self, frames: Sequence["Atoms"]) -> dict[str, int]:
-        content = memoryview("".join(map(_extxyz, frames)).encode())
+        content = memoryview("".join(map(extxyz, frames)).encode())
         try:
             while content:
                 content = content[self._file.write(content) :]
@@ -87,7 +87,8 @@ class _Extxyz:
         self._file.close()
 
 
-def _extxyz(frame: "Atoms") -> str:
+def extxyz(frame: "Atoms") -> str:
+    """A structure as extended XYZ; what that cannot hold is left out, with a warning."""
     return _extxyz_text(without_unwritable(frame, _fits_extxyz, "extended XYZ"))
 
 

@@ -20,6 +20,7 @@ from .checkpoint import safely_replacing
 from .console import progress
 from .growing import closed_in_the_end, held, open_frames
 from .job import Job
+from .part_files import extxyz
 from .state import optimizer_state, restore_atoms, restore_optimizer, watch
 from .stepping import advance
 
@@ -98,7 +99,10 @@ class Relaxation(Job):
         known = {k: v for k, v in self.atoms.calc.results.items() if k in all_properties}
         result.calc = SinglePointCalculator(result, **known)
         kind = filetype(str(self.paths["output"]), read=False)
-        ase.io.write(path, result, format=kind)
+        if kind == "extxyz":
+            path.write_text(extxyz(result), encoding="utf-8")
+        else:
+            ase.io.write(path, result, format=kind)
 
     @property
     def _pressure(self) -> float:

@@ -85,12 +85,19 @@ def settle(
 def fingerprint(atoms: "Atoms") -> str:
     """A name for a structure, constraints and further inputs included."""
     digest = hashlib.sha256()
-    for name in sorted(atoms.arrays):
-        digest.update(name.encode() + atoms.arrays[name].tobytes())
     digest.update(atoms.cell.array.tobytes() + atoms.pbc.tobytes())
-    rest = [c.todict() for c in atoms.constraints], sorted(atoms.info.items())
-    digest.update(str(rest).encode())
+    digest.update(str([c.todict() for c in atoms.constraints]).encode())
+    for container in (atoms.arrays, atoms.info):
+        for name in sorted(container, key=str):
+            digest.update(str(name).encode() + _content(container[name]))
     return digest.hexdigest()[:16]
+
+
+def _content(value: Any) -> bytes:
+    if not hasattr(value, "dtype"):
+        return str(value).encode()
+    # Objects have addresses for bytes; an array of many numbers is cut short as a string.
+    return str(value.tolist()).encode() if value.dtype.hasobject else value.tobytes()
 
 
 def model_identity(calc: "DP") -> dict[str, str]:

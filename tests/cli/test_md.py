@@ -332,6 +332,17 @@ def test_files_that_are_not_those_of_the_checkpoint(run, half, tmp_path, name, c
         assert path.read_bytes() == other["other"]
 
 
+@pytest.mark.parametrize("name", ["md.extxyz", "md.traj"])
+def test_notes_of_any_kind_in_the_file_do_not_stop_the_run(run, structure, name):
+    atoms = _water()
+    atoms.info.update({1: 2, "nested": {"a": [1]}, "no": None})
+    atoms.arrays["objects"] = np.array([None, "a", 1], dtype=object)
+    path = structure(atoms, "notes.traj")
+    for steps in (1, 2):
+        status, _, err = run(path, "--steps", steps, "--every", 1, "--resume", out=name)
+        assert status == 0, err
+
+
 def test_a_missing_table_costs_no_frame(run, half, tmp_path):
     (tmp_path / "md.csv").unlink()
     frames = tmp_path / "md.traj"

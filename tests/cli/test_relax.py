@@ -208,6 +208,20 @@ def test_a_file_name_with_an_at_sign_is_a_file_name(run, structure, tmp_path):
     assert (tmp_path / "relaxed@300.traj").is_file()
 
 
+def test_notes_of_any_kind_in_the_file_do_not_stop_the_run(run, structure, tmp_path):
+    atoms = _water()
+    atoms.info.update({1: 2, "nested": {"a": [1]}, "text": 'with "quotes" ☃', "no": None})
+    atoms.info["large"] = np.arange(2000.0)
+    atoms.arrays["objects"] = np.array([None, "a", 1], dtype=object)
+    path = structure(atoms, "notes.traj")
+    for name in ("relaxed.extxyz", "relaxed.traj"):
+        status, _, err = run(path, "--steps", 1, "--overwrite", out=name)
+        assert status == 1, err
+        status, _, err = run(path, "--resume", out=name)
+        assert status == 0, err
+    assert ase.io.read(tmp_path / "relaxed.extxyz").info["text"] == atoms.info["text"]
+
+
 def test_a_single_atom_is_relaxed_already(run, structure, tmp_path):
     status, _, err = run(structure(Atoms("O")))
     assert status == 0, err
