@@ -72,7 +72,12 @@ def test_what_the_padding_holds_does_not_matter(calc):
     results = []
     for far in (2 * calc.rcut, 1e3):
         model = CompiledModel(calc.model, calc.settings)
-        model.runner, model.slots, model._chunks, model._far = EagerRunner(), 256, (4, 4), far
+        model.runner, model.slots, model._chunks, model._far = (
+            EagerRunner(),
+            256,
+            (4, 4),
+            far,
+        )
         padded = pad_system(system.types, system.edges, cohorts, {}, 4, far, True)
         results.append(model._evaluate(padded))
     for one, other in zip(*results, strict=True):
