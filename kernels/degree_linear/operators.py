@@ -1,4 +1,4 @@
-"""The operator as a model calls it: first derivatives by the rows, none by the weights."""
+"""The operator as a model calls it: derivatives by the rows, none by the weights."""
 
 import torch
 import triton

@@ -198,7 +198,7 @@ def _accumulate(
     JOINED: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Each tile plus what ``x`` gives to it; it meets the rows of the matrix from k on."""
+    """Each tile plus what ``x`` gives to it, by the rows of the matrix from k on."""
     CHANNELS: tl.constexpr = x.shape[1]
     COLUMNS: tl.constexpr = JOINED * CHANNELS
     SIZE: tl.constexpr = len(totals) * COLUMNS

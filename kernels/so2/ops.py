@@ -114,7 +114,7 @@ def _rotate_in_backward(ctx, grad, grad_first):
 def tile_sum(rotation: Tensor, rows: Tensor, weight: Tensor, tile: int) -> Tensor:
     """See ``reference.tile_sum``."""
     rotation, rows, weight = (x.contiguous() for x in (rotation, rows, weight))
-    n_edges, n_rows, n_packed = rotation.shape
+    n_edges, _, n_packed = rotation.shape
     out = rows.new_empty(n_edges // tile, n_packed, rows.shape[2])
     if n_edges:
         tile_sum_kernel[n_edges // tile, weight.shape[1]](
@@ -132,7 +132,7 @@ def _(rotation, rows, weight, tile):
 def tile_sum_backward(
     grad: Tensor, rotation: Tensor, rows: Tensor, weight: Tensor, tile: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of ``rotation`` and ``rows``, and that of ``weight`` per row, (E, R, F)."""
+    """Gradients of ``rotation`` and ``rows``; of ``weight`` per row, (E, R, F)."""
     grad, rotation = grad.contiguous(), rotation.contiguous()
     rows, weight = rows.contiguous(), weight.contiguous()
     of_rotation, of_rows = torch.empty_like(rotation), torch.empty_like(rows)
@@ -239,7 +239,7 @@ def _layout(rows: Tensor, n_focus: int) -> Layout:
 
 
 def _save_mix(ctx, inputs, output):
-    rows, *weights, ctx.n_focus, ctx.precision, ctx.cohort_edges, ctx.saved = inputs
+    _, *weights, ctx.n_focus, ctx.precision, ctx.cohort_edges, ctx.saved = inputs
     _, mixed, gates = output
     ctx.mark_non_differentiable(mixed, gates)
     ctx.save_for_backward(mixed, gates, *weights[3:])

@@ -1,4 +1,4 @@
-"""Small matrices of the edges times rows of channels: rotations in, and their adjoints."""
+"""Small matrices of the edges times rows of channels: rotations in, and adjoints."""
 
 import triton
 import triton.language as tl

@@ -24,7 +24,9 @@ def mix_forward(
 
     Args:
         rows: (E, R, H).
-        order_0, order_1, gate: as in ``StackWeights``.
+        order_0: as in ``StackWeights``, like the following two.
+        order_1: of orders -1 and +1.
+        gate: from scalars to gates.
         layout: sizes of the features.
         precision: of the products.
         save: keep what the backward needs.
@@ -63,8 +65,11 @@ def mix_backward(
 
     Args:
         grad: gradient of the result, (E, R, H).
-        mixed, gates: what the forward saved.
-        order_0_t, order_1_t, gate_t: as in ``StackWeights``.
+        mixed: linear maps that the forward saved.
+        gates: gates that it saved.
+        order_0_t: as in ``StackWeights``, like the following two.
+        order_1_t: of orders -1 and +1, transposed.
+        gate_t: from scalars to gates, transposed.
         layout: sizes of the features.
         precision: of the products.
         cohort_edges: finish all layers for so many edges before the next, in the same

@@ -24,7 +24,7 @@ def device():
     if not torch.cuda.is_available():
         pytest.skip(
             "needs a CUDA device, or TRITON_INTERPRET=1 set before Python starts "
-            "(test_interpreter.py does that)"
+            "(it takes minutes there)"
         )
     return "cuda"
 
