@@ -96,7 +96,9 @@ def test_ten_stops_change_nothing(structures, uninterrupted, tmp_path, ending):
     journal = tmp_path / f"out{ending}.journal"
     randomly = random.Random(ending)
     kept, n_stopped = 0, 0
-    for stop in range(5):
+    for stop in range(12):
+        if stop >= 5 and kept:  # on a busy machine the first stops may come too early
+            break
         number = (signal.SIGKILL, signal.SIGINT)[stop % 2]
         process = _start(structures, output, "--resume")
         size = part.stat().st_size if part.exists() else 0
