@@ -103,6 +103,8 @@ def _fp16x3(left, weight, offsets, part_size, total):
     # infinity and NaN give infinity, which ends in a result that is not finite.
     largest = tl.max(tl.abs(left), axis=1)
     exponent = largest.to(tl.int32, bitcast=True) & 0x7F800000
+    # The inverse of 2^127 would be subnormal; first parts up to 4 are no harm.
+    exponent = tl.minimum(exponent, 0x7E800000)
     scale = exponent.to(tl.float32, bitcast=True)
     inverse = (0x7F000000 - exponent).to(tl.float32, bitcast=True)
     left = left * inverse[:, None]

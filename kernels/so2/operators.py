@@ -55,4 +55,6 @@ def tile_sum(rotation: Tensor, rows: Tensor, weight: Tensor, tile: int) -> Tenso
     Returns:
         sum of ``rotation.mT @ (weight rows)``, (E / tile, D, H).
     """
+    if len(rows) % tile:
+        raise ValueError(f"{len(rows)} edges are no whole number of tiles of {tile}")
     return ops.tile_sum(rotation, rows, weight, tile)

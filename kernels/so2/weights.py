@@ -74,5 +74,6 @@ def stack_weights(
     for transposed in (False, True):
         for matrices in (order_0, order_1, gate):
             turned = [x.mT.contiguous() if transposed else x for x in matrices]
-            tables.append(torch.stack([split(x, precision) for x in turned]))
+            parts = [split(x, precision) for x in turned]
+            tables.append(torch.stack(parts) if parts else tables[0].new_empty([0] * 5))
     return StackWeights(layout, precision, *tables)

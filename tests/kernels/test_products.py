@@ -83,6 +83,15 @@ def test_large_and_tiny_numbers_in_one_row(precision, device):
 
 
 @EACH_PRECISION
+@pytest.mark.parametrize("size", [1e38, 2e38, 3.4e38])
+def test_rows_up_to_the_largest_number(size, precision, device):
+    left, weight, _ = factors(device)
+    left = left / left.abs().amax(1, keepdim=True) * size
+    weight = weight / 1e3
+    check_rows(product(left, weight, precision), left.double() @ weight.double())
+
+
+@EACH_PRECISION
 def test_weights_up_to_the_largest(precision, device):
     left, weight, _ = factors(device)
     weight = weight * (65000 / weight.abs().max())

@@ -87,8 +87,9 @@ def test_mix(n_edges, device):
     check(mix_problem(SMALL, n_edges, "bf16x6", device=device))
 
 
-def test_three_layers(device):
-    check(mix_problem(ODD, 20, "bf16x6", n_layers=3, device=device))
+@pytest.mark.parametrize("n_layers", [1, 3])
+def test_layers(n_layers, device):
+    check(mix_problem(ODD, 20, "bf16x6", n_layers=n_layers, device=device))
 
 
 def test_tf32_is_what_it_says(device):
