@@ -58,7 +58,10 @@ def run(times, seed, steps, args):
     for i, row in enumerate(rows):
         number = (signal.SIGKILL, signal.SIGINT)[i % 2]
         delay = chance.uniform(0, 0.05)
-        status = _interrupt(args, output.with_suffix(".csv"), row, delay, number)
+        log = output.with_suffix(".csv")
+        # Beyond what the run before has left: that is cut back after a while.
+        row = max(row, _rows(log) + 1)
+        status = _interrupt(args, log, row, delay, number)
         frames = 0
         if output.exists() and output.stat().st_size:
             frames = len(ase.io.read(output, ":"))
