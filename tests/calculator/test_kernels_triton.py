@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from ase.build import molecule
 from widened import in_float32, widened
 
@@ -11,22 +10,6 @@ from dp_calc import DP
 pytestmark = pytest.mark.gpu
 
 PROPERTIES = ("energies", "forces")
-
-
-@pytest.fixture
-def device():
-    """A CUDA device, or the CPU in Triton's interpreter."""
-    products = pytest.importorskip(
-        "dp_calc.kernels.products", reason="needs the package triton"
-    )
-    if products.INTERPRETED:
-        return "cpu"
-    if not torch.cuda.is_available():
-        pytest.skip(
-            "needs a CUDA device, or TRITON_INTERPRET=1 set before Python starts "
-            "(it takes minutes there)"
-        )
-    return "cuda"
 
 
 @pytest.fixture

@@ -11,6 +11,14 @@ import numpy as np
 import pytest
 
 
+def interpreted() -> bool:
+    """Whether the kernels run in the interpreter; without Triton the test is skipped."""
+    products = pytest.importorskip(
+        "dp_calc.kernels.products", reason="needs the package triton"
+    )
+    return products.INTERPRETED
+
+
 def check_in_interpreter(*files: Path) -> None:
     """Fail unless every test in the files passes there; none may be skipped."""
     if find_spec("triton") is None:

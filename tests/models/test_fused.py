@@ -27,22 +27,6 @@ MODELS = {
 SMALL = ("plain", {"channels": 16, "n_blocks": 1, "lmax": 1})
 
 
-@pytest.fixture
-def device():
-    """A CUDA device, or the CPU in Triton's interpreter."""
-    products = pytest.importorskip(
-        "dp_calc.kernels.products", reason="needs the package triton"
-    )
-    if products.INTERPRETED:
-        return "cpu"
-    if not torch.cuda.is_available():
-        pytest.skip(
-            "needs a CUDA device, or TRITON_INTERPRET=1 set before Python starts "
-            "(it takes minutes there)"
-        )
-    return "cuda"
-
-
 def graph(rcut, device):
     """Four atoms: one with more edges than a cohort, one with none, which sends two."""
     generator = torch.Generator().manual_seed(1)

@@ -1,37 +1,10 @@
 import pytest
-import torch
 
-
-@pytest.fixture
-def device():
-    """Where the Triton kernels run: on a CUDA device, or interpreted on the CPU."""
-    if _interpreted():
-        return "cpu"
-    if not torch.cuda.is_available():
-        pytest.skip(
-            "needs a CUDA device, or TRITON_INTERPRET=1 set before Python starts "
-            "(test_interpreter.py does that)"
-        )
-    return "cuda"
-
-
-@pytest.fixture
-def cuda():
-    """A CUDA device and compiled kernels."""
-    if not torch.cuda.is_available() or _interpreted():
-        pytest.skip("needs a CUDA device, and TRITON_INTERPRET unset")
-    return "cuda"
+from ..interpreter import interpreted
 
 
 @pytest.fixture
 def plain():
     """No interpreter: kernels on the CPU are to be refused."""
-    if _interpreted():
+    if interpreted():
         pytest.skip("needs TRITON_INTERPRET unset")
-
-
-def _interpreted() -> bool:
-    products = pytest.importorskip(
-        "dp_calc.kernels.products", reason="needs the package triton"
-    )
-    return products.INTERPRETED
