@@ -4,6 +4,7 @@ import torch
 import triton
 from torch import Tensor
 
+from ..derivatives import refuse_forward_mode, refuse_weights
 from .kernel import degree_linear_kernel
 
 __all__ = ["degree_linear"]
@@ -25,6 +26,7 @@ def degree_linear(x: Tensor, weight: Tensor, weight_t: Tensor, precision: str) -
     Returns:
         (N, D, n_out).
     """
+    refuse_forward_mode(x)
     return _degree_linear(x, weight, weight_t, precision)
 
 
@@ -74,10 +76,7 @@ def _save(ctx, inputs, output):
 
 
 def _backward(ctx, grad):
-    if any(ctx.needs_input_grad[1:3]):
-        raise RuntimeError(
-            'the Triton kernels give no gradients of weights; use kernels="torch"'
-        )
+    refuse_weights(ctx, (1, 2))
     weight, weight_t = ctx.saved_tensors
     # A linear map of the gradient, which can be differentiated again.
     return degree_linear(grad, weight_t, weight, ctx.precision), None, None, None

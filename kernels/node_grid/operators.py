@@ -7,8 +7,8 @@ does not write to its inputs, and its results are contiguous.
 import torch
 import triton
 from torch import Tensor
-from torch.autograd.forward_ad import unpack_dual
 
+from ..derivatives import refuse_forward_mode
 from ..products import INTERPRETED
 from .kernels import product_backward_kernel, product_kernel
 from .launch import MOST_COEFFICIENTS, launch_for
@@ -33,7 +33,7 @@ def grid_product(left: Tensor, right: Tensor, matrices: GridMatrices) -> Tensor:
         RuntimeError: if derivatives in forward mode are asked for, or in the backward a
             gradient of a matrix or a second derivative.
     """
-    _refuse_forward_mode(left, right)
+    refuse_forward_mode(left, right)
     tables = (matrices.to_grid, matrices.from_grid)
     return _product(left, right, *tables, *matrices.synthesis.shape, matrices.precision)
 
@@ -162,7 +162,7 @@ def _save(ctx, inputs, output):
 
 
 def _backward(ctx, grad):
-    _refuse_forward_mode(grad)
+    refuse_forward_mode(grad)
     if any(ctx.needs_input_grad[2:4]):  # they would be lost without a word
         raise RuntimeError(
             "the grid kernels give no gradient of the matrices of the grid; "
@@ -177,14 +177,6 @@ def _refuse_second(ctx, *grads):
     raise RuntimeError(
         'the grid kernels give first derivatives only; use kernels="torch"'
     )
-
-
-def _refuse_forward_mode(*tensors: Tensor) -> None:
-    # An operator of torch.library would drop tangents without a word.
-    if any(unpack_dual(x).tangent is not None for x in tensors):
-        raise RuntimeError(
-            'the grid kernels give no derivatives in forward mode; use kernels="torch"'
-        )
 
 
 _product.register_autograd(_backward, setup_context=_save)

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from ..derivatives import refuse_forward_mode
 from . import ops
 from .weights import StackWeights
 
@@ -23,6 +24,7 @@ def rotate_in(
     Returns:
         ``matrix @ rows * scale``, (E, R, H), and its first row, (E, H).
     """
+    refuse_forward_mode(matrix, rows)
     return ops.rotate_in(matrix, rows, scale, channels)
 
 
@@ -37,6 +39,7 @@ def mix(rows: Tensor, weights: StackWeights, cohort_edges: int) -> Tensor:
     Returns:
         (E, R, H).
     """
+    refuse_forward_mode(rows)
     save = torch.is_grad_enabled() and rows.requires_grad
     n_focus, precision = weights.layout.n_focus, weights.precision
     options = (n_focus, precision, cohort_edges, save)
@@ -57,4 +60,5 @@ def tile_sum(rotation: Tensor, rows: Tensor, weight: Tensor, tile: int) -> Tenso
     """
     if len(rows) % tile:
         raise ValueError(f"{len(rows)} edges are no whole number of tiles of {tile}")
+    refuse_forward_mode(rotation, rows, weight)
     return ops.tile_sum(rotation, rows, weight, tile)

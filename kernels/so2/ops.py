@@ -8,6 +8,7 @@ import torch
 import triton
 from torch import Tensor
 
+from ..derivatives import refuse_weights
 from .configs import launch_for
 from .layout import Layout
 from .rows import apply_kernel, outer_kernel
@@ -105,7 +106,7 @@ def _save_rotate_in(ctx, inputs, output):
 
 
 def _rotate_in_backward(ctx, grad, grad_first):
-    _refuse_weights(ctx, [2])
+    refuse_weights(ctx, [2])
     tensors = ctx.saved_tensors
     return *rotate_in_backward(grad, grad_first, *tensors, ctx.channels), None, None
 
@@ -246,20 +247,12 @@ def _save_mix(ctx, inputs, output):
 
 
 def _mix_backward(ctx, grad, of_mixed, of_gates):
-    _refuse_weights(ctx, range(1, 7))
+    refuse_weights(ctx, range(1, 7))
     if not ctx.saved:
         raise RuntimeError("so2_mix was run with save=False, so it has no backward")
     options = (ctx.n_focus, ctx.precision, ctx.cohort_edges)
     of_rows = mix_backward_op(grad, *ctx.saved_tensors, *options)
     return of_rows, *[None] * 10
-
-
-def _refuse_weights(ctx, places) -> None:
-    # They would be lost without a word.
-    if any(ctx.needs_input_grad[i] for i in places):
-        raise RuntimeError(
-            'the Triton kernels give no gradients of weights; use kernels="torch"'
-        )
 
 
 rotate_in.register_autograd(_rotate_in_backward, setup_context=_save_rotate_in)

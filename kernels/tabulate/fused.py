@@ -6,8 +6,8 @@ sums, and registering these once gives every order. The table is not differentia
 """
 
 from torch import Tensor, ones_like
-from torch.autograd.forward_ad import unpack_dual
 
+from ..derivatives import has_tangent
 from .ops import sum_channels, sum_components, sum_neighbors
 
 __all__ = ["contract", "evaluate"]
@@ -95,7 +95,7 @@ def _components_backward(ctx, f):
 
 def _refuse_what_is_not_given(ctx, cotangent):
     # Both would be lost without a word.
-    if ctx.needs_input_grad[0] or unpack_dual(cotangent).tangent is not None:
+    if ctx.needs_input_grad[0] or has_tangent(cotangent):
         raise RuntimeError(
             "the Triton path gives neither a gradient of the table nor derivatives in "
             'forward mode; use kernels="torch"'

@@ -5,8 +5,8 @@ from types import ModuleType
 
 import torch
 from torch import Tensor
-from torch.autograd.forward_ad import unpack_dual
 
+from ..derivatives import has_tangent
 from . import reference
 
 if find_spec("triton"):
@@ -49,7 +49,7 @@ def _obstacle(table: Tensor, inputs: tuple[Tensor, ...]) -> str | None:
     if table.requires_grad and torch.is_grad_enabled():
         return "the table asks for a gradient, which it does not give; detach the table"
     # An operator of torch.library would drop tangents without a word.
-    if any(unpack_dual(tensor).tangent is not None for tensor in (table, *inputs)):
+    if any(map(has_tangent, (table, *inputs))):
         return "it gives no derivatives in forward mode; differentiate backward"
     if table.is_cuda:
         if _is_old_gpu(table.device.index):

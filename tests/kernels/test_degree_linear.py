@@ -4,6 +4,7 @@ import pytest
 import torch
 from dp_calc.kernels.degree_linear import degree_linear, operators
 from dp_calc.kernels.products import split
+from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from .poison import poisoned_new_tensors, surrounded
@@ -104,6 +105,14 @@ def test_gradients_of_weights_are_refused(place, device):
         out = degree_linear(rows, *parts, "ieee")
         with pytest.raises(RuntimeError, match="no gradients of weights"):
             torch.autograd.grad(out.sum(), parts[place])
+
+
+def test_derivatives_in_forward_mode_are_refused(device):
+    x, weight, _ = problem(2, 1, 16, 16, device)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, torch.ones_like(x))
+        with pytest.raises(RuntimeError, match="forward mode"):
+            fused(dual, weight)
 
 
 def test_poisoned_surroundings_and_outputs(device):

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 import torch
 from dp_calc.kernels.so2 import Layout, StackWeights, mix, ops, rotate_in
+from torch.autograd import forward_ad
 
 from .problems import (
     TILE,
@@ -43,6 +44,17 @@ def test_gradient_of_the_scale(device):
     for result in rotate_in(*problem.inputs, scale, LAYOUT.channels):
         with refused("no gradients of weights"):
             torch.autograd.grad(result.sum(), scale, retain_graph=True)
+
+
+@pytest.mark.parametrize("make", PROBLEMS)
+def test_derivatives_in_forward_mode(make, device):
+    problem = make(LAYOUT, 16, device=device)
+    with forward_ad.dual_level():
+        for place, tensor in enumerate(problem.inputs):
+            inputs = list(problem.inputs)
+            inputs[place] = forward_ad.make_dual(tensor, torch.ones_like(tensor))
+            with refused("forward mode"):
+                problem.run(*inputs)
 
 
 @pytest.mark.parametrize("make", PROBLEMS)
