@@ -156,7 +156,7 @@ def _pad_cohorts(
 ) -> Cohort:
     """More cohorts, without an edge, and more sources, without a slot, in each."""
     more = n_cohorts - len(stacked.edge)
-    n_slots, n_tiles = stacked.edge.shape[1], stacked.atoms.shape[1]
+    n_tiles = stacked.atoms.shape[1]
     wider = n_sources - stacked.sources.shape[1]
 
     def added(x: Tensor, value: float) -> Tensor:
@@ -165,10 +165,9 @@ def _pad_cohorts(
     edge = torch.where(stacked.edge == edges.n_edges, n_edges, stacked.edge)
     atoms = torch.where(stacked.atoms == edges.n_atoms, n_atoms, stacked.atoms)
     sources = torch.where(stacked.sources == edges.n_atoms, n_atoms, stacked.sources)
-    by_source, tile_ptr = added(stacked.by_source, 0), added(stacked.tile_ptr, 0)
+    tile_ptr = added(stacked.tile_ptr, 0)
     ends = stacked.source_ptr[:, -1:].expand(-1, wider)
     source_ptr = added(torch.cat([stacked.source_ptr, ends], dim=1), 0)
-    by_source[n_cohorts - more :] = torch.arange(n_slots, device=edge.device)
     tile_ptr[n_cohorts - more :, -1] = n_tiles
     return Cohort(
         edge=added(edge, n_edges),
@@ -177,7 +176,7 @@ def _pad_cohorts(
         tile_row=added(stacked.tile_row, n_tiles - 1),
         tile_ptr=tile_ptr,
         real=added(stacked.real, 0),
-        by_source=by_source,
+        by_source=added(stacked.by_source, 0),
         sources=added(F.pad(sources, (0, wider), value=n_atoms), n_atoms),
         source_ptr=source_ptr,
     )

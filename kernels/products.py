@@ -24,7 +24,7 @@ __all__ = ["INTERPRETED", "PRECISIONS", "multiply", "split"]
 
 PRECISIONS = ("ieee", "tf32", "tf32x3", "bf16x6", "fp16x3")
 
-_SHIFT = 2.0**11
+_SHIFT = tl.constexpr(2.0**11)
 """Factor on the second part of a number in float16, which would else lose its range."""
 
 
@@ -43,7 +43,7 @@ def split(weight: Tensor, precision: str) -> Tensor:
         return torch.stack(parts)
     if precision == "fp16x3":
         first = weight.half()
-        return torch.stack([first, ((weight - first.float()) * _SHIFT).half()])
+        return torch.stack([first, ((weight - first.float()) * _SHIFT.value).half()])
     return weight[None].contiguous()
 
 
@@ -109,13 +109,13 @@ def _fp16x3(left, weight, offsets, part_size, total):
     inverse = (0x7F000000 - exponent).to(tl.float32, bitcast=True)
     left = left * inverse[:, None]
     first = left.to(tl.float16)
-    second = ((left - first.to(tl.float32)) * 2048.0).to(tl.float16)
+    second = ((left - first.to(tl.float32)) * _SHIFT).to(tl.float16)
     w_first = tl.load(weight + offsets)
     w_second = tl.load(weight + part_size + offsets)
     nothing = tl.zeros_like(total)
     small = _dot(first, w_second, _dot(second, w_first, nothing))
     large = _dot(first, w_first, nothing)
-    return total + (large + small * (1.0 / 2048.0)) * scale[:, None]
+    return total + (large + small * (1.0 / _SHIFT)) * scale[:, None]
 
 
 @triton.jit

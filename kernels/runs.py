@@ -13,7 +13,7 @@ _ROWS = 8
 
 @torch.library.custom_op("dp_calc::sum_runs", mutates_args=())
 def sum_runs(values: Tensor, order: Tensor, ptr: Tensor) -> Tensor:
-    """Sum rows of ``values`` in runs of ``order``, each in that order.
+    """Sum rows of ``values`` in runs of ``order``, each in a fixed order.
 
     Args:
         values: (E, W), float32 or float64.

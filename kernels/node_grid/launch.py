@@ -1,9 +1,6 @@
 """How the kernels are launched."""
 
 from dataclasses import dataclass
-from functools import lru_cache
-
-import torch
 
 __all__ = ["MOST_COEFFICIENTS", "Launch", "launch_for"]
 
@@ -11,7 +8,7 @@ MOST_COEFFICIENTS = 80
 """More do not fit into the shared memory of a multiprocessor, 99 KiB on many GPUs."""
 
 _USUAL = 48
-"""Coefficients up to which what was measured holds."""
+"""Coefficients of the released sizes; with more, a program takes fewer rows."""
 
 
 @dataclass(frozen=True)
@@ -33,21 +30,6 @@ class Launch:
     stages: int = 1
 
 
-_BY_GPU: dict[str, dict[tuple[str, bool], Launch]] = {}
-"""Per name of a GPU, precision of the products, and whether it is the backward."""
-
-
-def launch_for(
-    device: torch.device, precision: str, backward: bool, n_coefficients: int
-) -> Launch:
-    """What was measured for this device, or what is right everywhere."""
-    if n_coefficients > _USUAL:
-        return Launch(rows=32, points=16)
-    if device.type != "cuda":
-        return Launch()
-    return _BY_GPU.get(_name(device.index or 0), {}).get((precision, backward), Launch())
-
-
-@lru_cache
-def _name(index: int) -> str:
-    return torch.cuda.get_device_name(index)
+def launch_for(n_coefficients: int) -> Launch:
+    """What is right on every GPU."""
+    return Launch() if n_coefficients <= _USUAL else Launch(rows=32, points=16)

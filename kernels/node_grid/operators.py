@@ -53,7 +53,7 @@ def _product(
     left, right = left.contiguous(), right.contiguous()
     out = torch.empty_like(left)
     if out.numel():
-        programs, sizes = _launch(left, to_grid, n_points, precision, backward=False)
+        programs, sizes = _launch(left, to_grid, n_points, precision)
         product_kernel[programs](
             left, right, to_grid[0], from_grid[0], out, _rows(left), **sizes
         )
@@ -74,7 +74,7 @@ def _product_backward(
     grad, left, right = grad.contiguous(), left.contiguous(), right.contiguous()
     of_left, of_right = torch.empty_like(left), torch.empty_like(left)
     if left.numel():
-        programs, sizes = _launch(left, to_grid, n_points, precision, backward=True)
+        programs, sizes = _launch(left, to_grid, n_points, precision)
         product_backward_kernel[programs](
             grad,
             left,
@@ -134,10 +134,10 @@ def _rows(field: Tensor) -> int:
 
 
 def _launch(
-    field: Tensor, to_grid: Tensor, n_points: int, precision: str, backward: bool
+    field: Tensor, to_grid: Tensor, n_points: int, precision: str
 ) -> tuple[tuple[int], dict]:
     n_coefficients = field.shape[1]
-    launch = launch_for(field.device, precision, backward, n_coefficients)
+    launch = launch_for(n_coefficients)
     left_over = (n_coefficients - 1) % launch.piece + 1
     sizes = {
         "G_PITCH": to_grid.shape[-2],

@@ -9,7 +9,7 @@ import triton
 from torch import Tensor
 
 from ..derivatives import refuse_weights
-from .configs import launch_for
+from .configs import LAUNCH
 from .layout import Layout
 from .rows import apply_kernel, outer_kernel
 from .stack import mix_backward, mix_forward
@@ -54,8 +54,7 @@ def rotate_in_backward(
     of_matrix, of_rows = torch.empty_like(matrix), torch.empty_like(rows)
     _apply(matrix, grad, grad_first, scale, of_rows, (1, n_in), channels)
     if n_edges:
-        launch = launch_for(grad.device, _SUM_PRECISION)
-        outer_kernel[(triton.cdiv(n_edges, launch.row_block),)](
+        outer_kernel[(triton.cdiv(n_edges, LAUNCH.row_block),)](
             grad,
             grad_first,
             rows,
@@ -65,10 +64,10 @@ def rotate_in_backward(
             N_LEFT=n_out,
             N_RIGHT=n_in,
             WIDTH=rows.shape[2],
-            BLOCK=launch.row_block,
+            BLOCK=LAUNCH.row_block,
             COLUMNS=triton.next_power_of_2(n_in),
             CHANNELS=triton.next_power_of_2(rows.shape[2]),
-            num_warps=launch.row_warps,
+            num_warps=LAUNCH.row_warps,
         )
     return of_matrix, of_rows
 
@@ -82,8 +81,7 @@ def _apply(matrix, rows, first_row, scale, out, strides, channels) -> None:
     n_edges, n_out, width = out.shape
     if not n_edges:
         return
-    launch = launch_for(out.device, _SUM_PRECISION)
-    apply_kernel[triton.cdiv(n_edges, launch.row_block), width // channels](
+    apply_kernel[triton.cdiv(n_edges, LAUNCH.row_block), width // channels](
         matrix,
         rows,
         first_row,
@@ -94,9 +92,9 @@ def _apply(matrix, rows, first_row, scale, out, strides, channels) -> None:
         N_OUT=n_out,
         N_IN=rows.shape[1],
         WIDTH=width,
-        BLOCK=launch.row_block,
+        BLOCK=LAUNCH.row_block,
         CHANNELS=channels,
-        num_warps=launch.row_warps,
+        num_warps=LAUNCH.row_warps,
     )
 
 
@@ -160,7 +158,6 @@ def _(grad, rotation, rows, weight, tile):
 
 def _tile_sizes(rotation, rows, weight, tile) -> dict:
     n_focus, n_packed = weight.shape[1], rotation.shape[2]
-    launch = launch_for(rows.device, _SUM_PRECISION)
     return {
         "TILE": tile,
         "N_ROWS": rows.shape[1],
@@ -168,7 +165,7 @@ def _tile_sizes(rotation, rows, weight, tile) -> dict:
         "N_FOCUS": n_focus,
         "CHANNELS": rows.shape[2] // n_focus,
         "PACKED": max(16, triton.next_power_of_2(n_packed)),
-        "BLOCK": launch.sum_block,
+        "BLOCK": LAUNCH.sum_block,
         "PRECISION": _SUM_PRECISION,
     }
 

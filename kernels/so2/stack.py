@@ -4,7 +4,7 @@ import torch
 import triton
 from torch import Tensor
 
-from .configs import Launch, launch_for
+from .configs import LAUNCH
 from .layout import Layout
 from .mixing import layer_backward_kernel, layer_kernel
 
@@ -107,7 +107,7 @@ def _layer(
     mixed, gates = saved or (None, None)
     if not len(rows):
         return
-    layer_kernel[_programs(rows, layout, precision)](
+    layer_kernel[_programs(rows, layout)](
         rows,
         *maps,
         gate,
@@ -118,7 +118,7 @@ def _layer(
         maps[0][0].numel(),
         maps[1][0].numel(),
         0 if gate is None else gate[0].numel(),
-        **_sizes(rows, layout, precision),
+        **_sizes(layout, precision),
     )
 
 
@@ -133,7 +133,7 @@ def _layer_backward(
 ) -> None:
     if not len(grad):
         return
-    layer_backward_kernel[_programs(grad, layout, precision)](
+    layer_backward_kernel[_programs(grad, layout)](
         grad,
         *saved,
         *maps,
@@ -143,31 +143,29 @@ def _layer_backward(
         maps[0][0].numel(),
         maps[1][0].numel(),
         gate[0].numel(),
-        **_sizes(grad, layout, precision),
+        **_sizes(layout, precision),
     )
 
 
-def _programs(rows: Tensor, layout: Layout, precision: str) -> tuple[int]:
-    launch = launch_for(rows.device, precision)
-    return (triton.cdiv(len(rows), launch.block) * layout.n_focus,)
+def _programs(rows: Tensor, layout: Layout) -> tuple[int]:
+    return (triton.cdiv(len(rows), LAUNCH.block) * layout.n_focus,)
 
 
-def _sizes(rows: Tensor, layout: Layout, precision: str) -> dict:
-    launch = launch_for(rows.device, precision)
+def _sizes(layout: Layout, precision: str) -> dict:
     return {
         "LMAX": layout.lmax,
         "N_FOCUS": layout.n_focus,
         "CHANNELS": layout.channels,
-        "BLOCK": launch.block,
-        "JOINED_0": _joined(layout.lmax + 1, layout, launch),
-        "JOINED_1": _joined(2 * layout.lmax, layout, launch),
+        "BLOCK": LAUNCH.block,
+        "JOINED_0": _joined(layout.lmax + 1, layout),
+        "JOINED_1": _joined(2 * layout.lmax, layout),
         "PRECISION": precision,
-        "num_warps": launch.warps,
-        "num_stages": launch.stages,
+        "num_warps": LAUNCH.warps,
+        "num_stages": LAUNCH.stages,
     }
 
 
-def _joined(n_rows: int, layout: Layout, launch: Launch) -> int:
+def _joined(n_rows: int, layout: Layout) -> int:
     """Rows that one product forms."""
-    fits = n_rows % 2 == 0 and 2 * layout.channels <= launch.columns
+    fits = n_rows % 2 == 0 and 2 * layout.channels <= LAUNCH.columns
     return 2 if fits else 1

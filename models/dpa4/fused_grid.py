@@ -2,12 +2,15 @@
 
 from torch import Tensor, nn
 
-from ...kernels.node_grid import GridMatrices, grid_matrices, grid_product
+from ...kernels.node_grid import (
+    MOST_COEFFICIENTS,
+    GridMatrices,
+    grid_matrices,
+    grid_product,
+)
 from .grid_net import GridProduct
 
 __all__ = ["FusedGridProduct", "fuse_grids"]
-
-_MOST_COEFFICIENTS = 80
 
 
 def fuse_grids(model: nn.Module, precision: str) -> None:
@@ -16,7 +19,7 @@ def fuse_grids(model: nn.Module, precision: str) -> None:
         for name, child in list(module.named_children()):
             if (
                 isinstance(child, GridProduct)
-                and len(child.analysis) <= _MOST_COEFFICIENTS
+                and len(child.analysis) <= MOST_COEFFICIENTS
             ):
                 setattr(module, name, FusedGridProduct(child, precision))
 
