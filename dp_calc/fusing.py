@@ -6,6 +6,7 @@ from importlib.util import find_spec
 import torch
 from torch import nn
 
+from .kernels.devices import is_old_gpu
 from .models.classic.compress import is_compressed
 from .models.dpa4.fusible import why_not_fused
 from .settings import Settings
@@ -17,8 +18,6 @@ _PRODUCTS = {"exact": "bf16x6", "fast": "fp16x3", "tf32": "tf32"}
 
 _LARGEST_ERROR = {"exact": 1e-5, "fast": 1e-5, "tf32": 2e-2}
 """Relative to the largest entry; a hundred times what rounding does."""
-
-_OLDEST_GPU = (8, 0)  # compute capability that Triton supports
 
 
 def with_fused_edges(model: nn.Module, settings: Settings) -> nn.Module:
@@ -81,7 +80,7 @@ def why_no_kernels(model: nn.Module, settings: Settings) -> str | None:
     if find_spec("triton") is None:
         return "the package triton is not installed"
     if model.device.type == "cuda":
-        if torch.cuda.get_device_capability(model.device) < _OLDEST_GPU:
+        if is_old_gpu(model.device):
             return "the GPU's compute capability is below 8.0"
     elif settings.kernels != "triton" or not _is_interpreted():
         return f"the kernels need a CUDA device, and the model is on {model.device}"

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ..derivatives import has_tangent
+from ..devices import is_old_gpu
 from . import reference
 
 if find_spec("triton"):
@@ -18,7 +19,6 @@ else:
 __all__ = ["choose"]
 
 _CHOICES = ("auto", "torch", "triton")
-_OLDEST_GPU = (8, 0)  # compute capability that Triton supports
 
 
 def choose(kernels: str, table: Tensor, *inputs: Tensor) -> ModuleType:
@@ -52,15 +52,8 @@ def _obstacle(table: Tensor, inputs: tuple[Tensor, ...]) -> str | None:
     if any(map(has_tangent, (table, *inputs))):
         return "it gives no derivatives in forward mode; differentiate backward"
     if table.is_cuda:
-        if _is_old_gpu(table.device.index):
+        if is_old_gpu(table.device):
             return "the GPU's compute capability is below 8.0; use a newer one"
     elif not INTERPRETED:
         return f"the tensors are on {table.device}; move them to a CUDA device"
     return None
-
-
-def _is_old_gpu(index: int) -> bool:
-    # torch.compile cannot trace the query; what it makes needs such a GPU anyway.
-    if torch.compiler.is_compiling():
-        return False
-    return torch.cuda.get_device_capability(index) < _OLDEST_GPU
