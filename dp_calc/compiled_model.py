@@ -83,14 +83,13 @@ class CompiledModel:
         return large if n_atoms >= large else small
 
     def _evaluate(self, system: PaddedSystem) -> Sequence[Tensor]:
-        chunk = self._chunk(len(system.types))
         outputs = evaluate_model(
             self.model,
             system.types,
             system.edges,
             system.conditions,
             lambda edges, view: StreamExecutor(
-                edges, view, system.cohorts, chunk, self._far, self.runner
+                edges, view, system.cohorts, system.chunk, self._far, self.runner
             ),
         )
         return [x for x in vars(outputs).values() if x is not None]

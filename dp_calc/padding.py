@@ -33,18 +33,20 @@ class PaddedSystem:
         edges: edges of the atoms, the last ones padding.
         cohorts: the real edges; their indices mean those of ``edges``.
         conditions: further inputs by name.
+        chunk: atoms at a time; their number is a multiple of it.
     """
 
     types: Tensor
     edges: EdgeList
     cohorts: Cohorts
     conditions: dict[str, Tensor]
+    chunk: int
 
     @property
     def sizes(self) -> tuple:
-        """Everything about the sizes of its tensors."""
+        """Everything that a recorded evaluation depends on but its values."""
         conditions = sorted((name, x.shape) for name, x in self.conditions.items())
-        return len(self.types), *self.cohorts.shape, tuple(conditions)
+        return self.chunk, len(self.types), *self.cohorts.shape, tuple(conditions)
 
     def clone(self) -> "PaddedSystem":
         """The same in memory of its own."""
@@ -53,6 +55,7 @@ class PaddedSystem:
             _map_fields(torch.clone, self.edges),
             Cohorts(_map_fields(torch.clone, self.cohorts.stacked)),
             {name: x.clone() for name, x in self.conditions.items()},
+            self.chunk,
         )
 
     def copy_(self, other: "PaddedSystem") -> None:
@@ -105,6 +108,7 @@ def pad_system(
         _pad_edges(edges, n_atoms, n_edges, far),
         Cohorts(stacked),
         {name: _pad_condition(x, len(types), more) for name, x in conditions.items()},
+        chunk,
     )
 
 
