@@ -16,7 +16,15 @@ from torch import Tensor
 from ..kernels.segment import gather, largest_of_runs, segment_sum, sum_runs
 from .edges import EdgeList
 
-__all__ = ["TILE", "Cohort", "CohortLayout", "Cohorts", "make_cohorts"]
+__all__ = [
+    "TILE",
+    "Cohort",
+    "CohortLayout",
+    "Cohorts",
+    "far_away",
+    "make_cohorts",
+    "slots_of_edges",
+]
 
 TILE = 16  # slots; diamond has 158 edges per atom at 6 Å, so 1 % of the slots are padding
 
@@ -174,7 +182,7 @@ def _fill(
     """All tensors of ``Cohort``, given where the edges of each atom go."""
     n_cohorts, n_tiles = shape
     dst, number = edges.dst, torch.arange(edges.n_edges, device=edges.dst.device)
-    slot = first_tile[dst] * TILE + number - edges.row_ptr[dst]
+    slot = slots_of_edges(edges, first_tile)
     edge = number.new_full((n_cohorts, n_tiles * TILE), edges.n_edges)
     edge[cohort[dst], slot] = number
     atoms = number.new_full(shape, edges.n_atoms)
@@ -195,6 +203,17 @@ def _fill(
         real,
         *_by_source(torch.where(real > 0, src, edges.n_atoms), edges.n_atoms),
     )
+
+
+def slots_of_edges(edges: EdgeList, first_tile: Tensor) -> Tensor:
+    """Slot of each edge, (E,); the tiles of an atom start at ``first_tile``, (N,)."""
+    number = torch.arange(edges.n_edges, device=edges.dst.device)
+    return first_tile[edges.dst] * TILE + number - edges.row_ptr[edges.dst]
+
+
+def far_away(vec: Tensor, far: float) -> Tensor:
+    """A vector for the padding, made on the device without a copy from the host."""
+    return torch.cat([vec.new_zeros(1, 2), vec.new_full((1, 1), far)], dim=1)
 
 
 def _by_source(src: Tensor, n_atoms: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from .cohorts import Cohort, CohortLayout, Cohorts
+from .cohorts import Cohort, CohortLayout, Cohorts, far_away
 from .edges import EdgeList
 from .execution import EdgeFunction, EdgeView
 from .pieces import EagerRunner, EdgePiece, Runner
@@ -44,7 +44,7 @@ class StreamExecutor:
         self.source_gate: Tensor | None = None
         self._view = view
         self._n_atoms = edges.n_atoms
-        self._vec = torch.cat([edges.vec, _far_away(edges.vec, far)])
+        self._vec = torch.cat([edges.vec, far_away(edges.vec, far)])
 
     def over_edges(
         self, function: EdgeFunction, src: Sequence[Tensor], dst: Sequence[Tensor]
@@ -60,11 +60,6 @@ class StreamExecutor:
     ) -> tuple[Tensor, ...]:
         """See ``Executor``."""
         return _OverNodes.apply((self.runner, function, self.chunk), *tensors)
-
-
-def _far_away(vec: Tensor, far: float) -> Tensor:
-    """A vector for the padding, made on the device without a copy from the host."""
-    return torch.cat([vec.new_zeros(1, 2), vec.new_full((1, 1), far)], dim=1)
 
 
 class _OverEdges(torch.autograd.Function):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..kernels.segment import gather
-from .cohorts import TILE, CohortLayout
+from .cohorts import TILE, CohortLayout, far_away, slots_of_edges
 from .edges import EdgeList
 from .execution import EdgeFunction, EdgeView
 
@@ -36,18 +36,16 @@ class TiledExecutor:
         tile_ptr = torch.cat([tiles.new_zeros(1), tiles.cumsum(0)])
         atoms = torch.arange(edges.n_atoms, device=tiles.device)
         tile_row = atoms.repeat_interleave(tiles)
-        number = torch.arange(edges.n_edges, device=tiles.device)
-        first = tile_ptr[edges.dst] * TILE
-        slot = first + number - edges.row_ptr[edges.dst]
-        edge = number.new_full((len(tile_row) * TILE,), edges.n_edges)
-        edge[slot] = number
+        slot = slots_of_edges(edges, tile_ptr)
+        edge = slot.new_full((len(tile_row) * TILE,), edges.n_edges)
+        edge[slot] = torch.arange(edges.n_edges, device=slot.device)
         self._slots_by_source = slot[edges.by_source]
         self._source_ptr = edges.source_ptr
         self._src = torch.cat([edges.src, edges.src.new_zeros(1)])[edge]
         real = (edge < edges.n_edges).to(dtype)
         self._layout = CohortLayout(tile_row, tile_ptr, real)
-        padding = edges.vec.new_tensor([[0.0, 0.0, far]])
-        self._view = view(self._layout, torch.cat([edges.vec, padding])[edge])
+        vec = torch.cat([edges.vec, far_away(edges.vec, far)])
+        self._view = view(self._layout, vec[edge])
         self._gate: Tensor | None = None
 
     @property
