@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from ase.build import bulk
+from ase.build import bulk, molecule
 from ase.io import read
 from widened import in_float32, widened
 
@@ -92,10 +92,37 @@ def test_error_is_that_of_plain_float32(precision, case):
         assert errors[0] <= 2 * errors[1] + 2e-7 * np.abs(expected[name]).max()
 
 
+@pytest.mark.parametrize("precision", ["exact", "fast"])
+@pytest.mark.parametrize("backward", ["native", "cohort", "stream"])
+def test_water_is_as_exact_as_the_docs_say(backward, precision):
+    exact, single, _ = _water()
+    atoms = molecule("H2O", cell=[3.1] * 3, pbc=True) * (3, 3, 3)
+    atoms.rattle(0.05, seed=4)
+    expected = evaluate(exact, atoms, kernels="torch")[1]
+    settings = {"kernels": "triton", "backward": backward, "precision": precision}
+    found = evaluate(single, atoms, cohort_edges=4096, **settings)[1]
+    assert found["energy"] == pytest.approx(expected["energy"], abs=3e-6 * len(atoms))
+    largest = np.abs(expected["forces"]).max()
+    np.testing.assert_allclose(found["forces"], expected["forces"], atol=1.2e-5 * largest)
+    np.testing.assert_allclose(found["stress"], expected["stress"], rtol=1e-4, atol=1e-6)
+
+
+def test_repeats_have_the_same_bits_with_other_structures_between():
+    calc = DP(water_model(), device="cuda", compile=False, kernels="triton")
+    atoms, other = read(water_structure()), bulk("O", "sc", a=2.4) * (2, 2, 2)
+    calc.calculate(atoms)
+    first = calc.results["forces"].copy()
+    for _ in range(10):
+        calc.calculate(other)
+        calc.calculate(atoms)
+        np.testing.assert_array_equal(calc.results["forces"], first)
+
+
 def test_kernels_are_the_default(case):
     model, atoms, _ = case
     calc, results = evaluate(model, atoms)
     assert "Triton kernels for the edges" in calc.settings.describe(calc.model)
+    assert calc._engine._fused is not calc.model
     settings = {"kernels": "triton", "backward": calc._engine.backward.name}
     check_equal(results, evaluate(model, atoms, **settings)[1])
 
