@@ -213,10 +213,10 @@ def _accumulate(
 @triton.jit
 def _rows_of(tiles, JOINED: tl.constexpr):
     """The rows that tiles of JOINED rows hold."""
-    if JOINED == 1:
-        return tiles
-    rows = ()
-    for i in tl.static_range(len(tiles)):
-        pair = tiles[i].reshape(tiles[i].shape[0], 2, tiles[i].shape[1] // 2)
-        rows += tl.split(pair.permute(0, 2, 1))
+    rows = tiles
+    if JOINED == 2:
+        rows = ()
+        for i in tl.static_range(len(tiles)):
+            pair = tiles[i].reshape(tiles[i].shape[0], 2, tiles[i].shape[1] // 2)
+            rows += tl.split(pair.permute(0, 2, 1))
     return rows
