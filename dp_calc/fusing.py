@@ -1,5 +1,6 @@
 """Whether a model's edges run on Triton kernels, and that model."""
 
+import re
 import warnings
 from importlib.util import find_spec
 
@@ -53,12 +54,22 @@ def _why_not_trusted(fused: nn.Module, precision: str) -> str | None:
     try:
         error = fused.descriptor.blocks[0].so2_conv.fused.largest_error()
     except Exception as failure:  # Triton raises whatever its compilers raise
-        what = str(failure).strip().splitlines() or [type(failure).__name__]
-        return f"the Triton kernels cannot be compiled here ({what[0]})"
+        return f"the Triton kernels cannot be compiled here ({_what_failed(failure)})"
     if error <= _LARGEST_ERROR[precision]:
         return None
     name = torch.cuda.get_device_name(fused.device)
     return f"the Triton kernels are off by {error:.1g} on this device, {name}"
+
+
+def _what_failed(failure: BaseException) -> str:
+    """The line of a message that says what is wrong."""
+    while failure.__cause__ is not None:  # Triton raises one error per function called
+        failure = failure.__cause__
+    lines = [x.strip() for x in str(failure).splitlines() if re.search(r"\w", x)]
+    if not lines:
+        return type(failure).__name__
+    # Triton's compiler begins with a place in the source and ends with what is wrong.
+    return lines[-1] if re.fullmatch(r"at \d+:\d+:", lines[0]) else lines[0]
 
 
 def _asked_for(model: nn.Module, settings: Settings) -> str | None:
