@@ -240,6 +240,7 @@ def _save_mix(ctx, inputs, output):
     _, *weights, ctx.n_focus, ctx.precision, ctx.cohort_edges, ctx.saved = inputs
     _, mixed, gates = output
     ctx.mark_non_differentiable(mixed, gates)
+    ctx.set_materialize_grads(False)  # or zeros the size of both are written in vain
     ctx.save_for_backward(mixed, gates, *weights[3:])
 
 
@@ -247,6 +248,8 @@ def _mix_backward(ctx, grad, of_mixed, of_gates):
     refuse_weights(ctx, range(1, 7))
     if not ctx.saved:
         raise RuntimeError("so2_mix was run with save=False, so it has no backward")
+    if grad is None:
+        return (None,) * 11
     options = (ctx.n_focus, ctx.precision, ctx.cohort_edges)
     of_rows = mix_backward_op(grad, *ctx.saved_tensors, *options)
     return of_rows, *[None] * 10
