@@ -61,15 +61,19 @@ class CompiledRunner:
 
         return self._call("run", piece, [*fixed, *inputs], forward)
 
-    def differentiate(self, piece: Piece, fixed, inputs, grads) -> Sequence[Tensor]:
+    def differentiate(
+        self, piece: Piece, fixed, inputs, grads, wanted
+    ) -> Sequence[Tensor]:
         """See ``Runner``."""
         start, end = len(fixed), len(fixed) + len(inputs)
 
         def backward(*arguments: Tensor) -> Sequence[Tensor]:
             fixed, inputs = arguments[:start], arguments[start:end]
-            return self._eager.differentiate(piece, fixed, inputs, arguments[end:])
+            rest = (arguments[end:], wanted)
+            return self._eager.differentiate(piece, fixed, inputs, *rest)
 
-        return self._call("differentiate", piece, [*fixed, *inputs, *grads], backward)
+        kind = "differentiate " + "".join(str(int(w)) for w in wanted)
+        return self._call(kind, piece, [*fixed, *inputs, *grads], backward)
 
     def _call(
         self, kind: str, piece: Piece, arguments: list[Tensor], function: Piece

@@ -96,6 +96,14 @@ class Cohort:
     sources: Tensor
     source_ptr: Tensor
 
+    def add_edges(self, total: Tensor, values: Tensor) -> None:
+        """Put slots (S, ...) where their edges are in ``total``, (E + 1, ...)."""
+        total.index_copy_(0, self.edge, values)
+
+    def add_rows(self, total: Tensor, values: Tensor) -> None:
+        """Put rows (T, ...) where their atoms are in ``total``, (N + 1, ...)."""
+        total.index_copy_(0, self.atoms, values)
+
     def add_at_src(self, total: Tensor, values: Tensor) -> None:
         """Add slots (S, ...) to the rows of their sources in ``total``, (N + 1, ...)."""
         flat = values.reshape(len(values), -1)

@@ -29,8 +29,12 @@ class Runner(Protocol):
         fixed: Sequence[Tensor],
         inputs: Sequence[Tensor],
         grads: Sequence[Tensor],
+        wanted: Sequence[bool],
     ) -> Sequence[Tensor]:
-        """Run the piece again; gradients of ``sum(results * grads)`` for all inputs."""
+        """Run the piece again; gradients of ``sum(results * grads)``.
+
+        Those of the inputs for which ``wanted`` is true, in order.
+        """
 
 
 class EagerRunner:
@@ -41,11 +45,21 @@ class EagerRunner:
         with torch.no_grad():
             return piece(*fixed, *inputs)
 
-    def differentiate(self, piece: Piece, fixed, inputs, grads) -> tuple[Tensor, ...]:
+    def differentiate(
+        self, piece: Piece, fixed, inputs, grads, wanted
+    ) -> tuple[Tensor, ...]:
         """See ``Runner``."""
         with torch.enable_grad():
-            leaves = [x.detach().requires_grad_() for x in inputs]
-            results = piece(*fixed, *leaves)
+            inputs = [x.detach() for x in inputs]
+            leaves = [
+                x.requires_grad_() for x, w in zip(inputs, wanted, strict=True) if w
+            ]
+            pairs = zip(piece(*fixed, *inputs), grads, strict=True)
+            # A result may depend on nothing that is wanted.
+            pairs = [(result, grad) for result, grad in pairs if result.requires_grad]
+            if not pairs:
+                return tuple(torch.zeros_like(x) for x in leaves)
+            results, grads = zip(*pairs, strict=True)
             return torch.autograd.grad(
                 results, leaves, grads, allow_unused=True, materialize_grads=True
             )

@@ -6,6 +6,7 @@ atoms, not with edges times layers. First derivatives only: asking for more is a
 """
 
 from collections.abc import Callable, Sequence
+from itertools import compress
 
 import torch
 from torch import Tensor
@@ -75,28 +76,41 @@ class _OverEdges(torch.autograd.Function):
             if totals is None:  # one row more, for the padding
                 totals = [x.new_zeros(n_atoms + 1, *x.shape[1:]) for x in sums]
             for total, rows in zip(totals, sums, strict=True):
-                total.index_copy_(0, cohort.atoms, rows)
+                cohort.add_rows(total, rows)
         return tuple(total[:-1] for total in totals)
 
     @staticmethod
     def backward(ctx, *grads):
         _refuse_second_derivatives()
         (runner, piece, cohorts, n_atoms), (vec, *tensors) = ctx.run, ctx.saved_tensors
-        n_src = piece.n_at_src
+        wanted = ctx.needs_input_grad[1:]
         grads = [torch.cat([g, g.new_zeros(1, *g.shape[1:])]) for g in grads]
-        of_vec = torch.zeros_like(vec)
-        totals = [x.new_zeros(n_atoms + 1, *x.shape[1:]) for x in tensors]
+        sizes = [len(vec), *[n_atoms + 1] * len(tensors)]
+        totals = [
+            x.new_zeros(n, *x.shape[1:])
+            for x, n in compress(zip((vec, *tensors), sizes, strict=True), wanted)
+        ]
         for cohort in cohorts:
             inputs = _inputs(piece, cohort, vec, tensors)
             rows = [g.index_select(0, cohort.atoms) for g in grads]
-            vec_part, *parts = runner.differentiate(piece, _fixed(cohort), inputs, rows)
-            of_vec.index_copy_(0, cohort.edge, vec_part)
-            for total, part in zip(totals[:n_src], parts[:n_src], strict=True):
-                cohort.add_at_src(total, part)
-            for total, part in zip(totals[n_src:], parts[n_src:], strict=True):
-                total.index_copy_(0, cohort.atoms, part)
-        of_vec[-1] = 0  # the padding slots wrote there
-        return None, of_vec, *(total[:-1] for total in totals)
+            parts = runner.differentiate(piece, _fixed(cohort), inputs, rows, wanted)
+            _add_parts(cohort, piece, totals, parts, wanted)
+        for total in totals:
+            total[-1] = 0  # the padding is added there
+        results = (
+            total[: len(x)]
+            for total, x in zip(totals, compress((vec, *tensors), wanted), strict=True)
+        )
+        return None, *(next(results) if w else None for w in wanted)
+
+
+def _add_parts(cohort: Cohort, piece: EdgePiece, totals, parts, wanted) -> None:
+    """Add the gradients of a cohort to the totals of edge vectors, sources and rows."""
+    n_at_dst = len(wanted) - 1 - piece.n_at_src
+    add = [cohort.add_edges, *[cohort.add_at_src] * piece.n_at_src]
+    add += [cohort.add_rows] * n_at_dst
+    for add_to, total, part in zip(compress(add, wanted), totals, parts, strict=True):
+        add_to(total, part)
 
 
 def _fixed(cohort: Cohort) -> tuple[Tensor, ...]:
@@ -127,12 +141,13 @@ class _OverNodes(torch.autograd.Function):
     def backward(ctx, *grads):
         _refuse_second_derivatives()
         runner, function, chunk = ctx.run
-        inputs = _chunks(ctx.saved_tensors, chunk)
+        inputs, wanted = _chunks(ctx.saved_tensors, chunk), ctx.needs_input_grad[1:]
         parts = [
-            runner.differentiate(function, (), part, rows)
+            runner.differentiate(function, (), part, rows, wanted)
             for part, rows in zip(inputs, _chunks(grads, chunk), strict=True)
         ]
-        return None, *(torch.cat(x) for x in zip(*parts, strict=True))
+        sums = (torch.cat(x) for x in zip(*parts, strict=True))
+        return None, *(next(sums) if w else None for w in wanted)
 
 
 def _chunks(tensors: Sequence[Tensor], size: int) -> list[tuple[Tensor, ...]]:

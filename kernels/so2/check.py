@@ -34,15 +34,16 @@ def largest_error(
     )
     inputs = _random_inputs(weights)
 
-    def on_kernels(matrix, rows, rotation, weight):
-        local, first = operators.rotate_in(matrix, rows, None, weights.layout.channels)
-        mixed = operators.mix(local, weights, cohort_edges=0)
-        return operators.tile_sum(rotation, mixed, weight, _TILE), first
+    def on_kernels(frames, factors, source, weight):
+        channels = weights.layout.channels
+        rows, first = operators.rotate_in(frames, factors, source, None, 1, channels)
+        rows = operators.mix(rows, weights, cohort_edges=0)
+        return operators.tile_sum(frames, rows, weight, _TILE), first
 
-    def in_float64(matrix, rows, rotation, weight):
-        local, first = reference.rotate_in(matrix, rows, None)
-        mixed = reference.mix(local, exact)
-        return reference.tile_sum(rotation, mixed, weight, _TILE), first
+    def in_float64(frames, factors, source, weight):
+        rows, first = reference.rotate_in(frames, factors, source, None, 1)
+        rows = reference.mix(rows, exact)
+        return reference.tile_sum(frames, rows, weight, _TILE), first
 
     results = _with_gradients(on_kernels, inputs)
     right = _with_gradients(in_float64, [x.double() for x in inputs])
@@ -56,9 +57,9 @@ def _random_inputs(weights: StackWeights) -> list[Tensor]:
     layout, device = weights.layout, weights.order_0.device
     generator = torch.Generator().manual_seed(0)
     shapes = [
-        (_EDGES, layout.n_rows, layout.n_packed),
+        (_EDGES, 3, layout.n_packed),
+        (_EDGES, layout.n_packed + layout.lmax**2),
         (_EDGES, layout.n_packed, layout.width),
-        (_EDGES, layout.n_rows, layout.n_packed),
         (_EDGES, layout.n_focus),
     ]
     return [torch.randn(s, generator=generator).to(device) for s in shapes]

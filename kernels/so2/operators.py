@@ -11,21 +11,30 @@ __all__ = ["mix", "rotate_in", "tile_sum"]
 
 
 def rotate_in(
-    matrix: Tensor, rows: Tensor, scale: Tensor | None, channels: int
+    frames: Tensor,
+    factors: Tensor,
+    source: Tensor,
+    scale: Tensor | None,
+    rank: int,
+    channels: int,
 ) -> tuple[Tensor, Tensor]:
-    """Rows of the source of each edge in its frame, mixed.
+    """Rows of the source of each edge in its frame, mixed by degree.
 
     Args:
-        matrix: (E, R, D).
-        rows: features of the source, (E, D, H).
-        scale: factor of each channel, (H,), or None.
+        frames: from ``kernels.edge_frames``, (E, 3, D).
+        factors: of each edge, (E, n): see ``rank``; columns past the last are not read.
+        source: features of the source, (E, D, H).
+        scale: factor of each kernel and channel, (rank, H), or None.
+        rank: number of kernels that mix the degrees of one order, the same for -1 and +1,
+            entry ``[from, to, kernel]`` of order 0 first; 0 where the factors are one per
+            degree and channel, ``[degree, channel]``, and nothing mixes.
         channels: channels of a stream, a power of two that divides H.
 
     Returns:
-        ``matrix @ rows * scale``, (E, R, H), and its first row, (E, H).
+        Rows (E, R, H), and the first of them, (E, H).
     """
-    refuse_forward_mode(matrix, rows)
-    return ops.rotate_in(matrix, rows, scale, channels)
+    refuse_forward_mode(frames, factors, source)
+    return ops.rotate_in(frames, factors, source, scale, rank, channels)
 
 
 def mix(rows: Tensor, weights: StackWeights, cohort_edges: int) -> Tensor:
@@ -46,19 +55,19 @@ def mix(rows: Tensor, weights: StackWeights, cohort_edges: int) -> Tensor:
     return ops.mix(rows, *weights.tensors, *options)[0]
 
 
-def tile_sum(rotation: Tensor, rows: Tensor, weight: Tensor, tile: int) -> Tensor:
+def tile_sum(frames: Tensor, rows: Tensor, weight: Tensor, tile: int) -> Tensor:
     """Rows rotated back, weighted and summed over each tile of edges.
 
     Args:
-        rotation: (E, R, D), E a multiple of ``tile``.
+        frames: from ``kernels.edge_frames``, (E, 3, D), E a multiple of ``tile``.
         rows: (E, R, H).
         weight: per edge and group of H / K channels, (E, K).
         tile: edges in a tile.
 
     Returns:
-        sum of ``rotation.mT @ (weight rows)``, (E / tile, D, H).
+        (E / tile, D, H).
     """
     if len(rows) % tile:
         raise ValueError(f"{len(rows)} edges are no whole number of tiles of {tile}")
-    refuse_forward_mode(rotation, rows, weight)
-    return ops.tile_sum(rotation, rows, weight, tile)
+    refuse_forward_mode(frames, rows, weight)
+    return ops.tile_sum(frames, rows, weight, tile)

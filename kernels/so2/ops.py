@@ -11,7 +11,7 @@ from torch import Tensor
 from ..derivatives import refuse_weights
 from .configs import LAUNCH
 from .layout import Layout
-from .rows import apply_kernel, outer_kernel
+from .rows import rotate_in_backward_kernel, rotate_in_kernel
 from .stack import mix_backward, mix_forward
 from .sums import tile_sum_backward_kernel, tile_sum_kernel
 
@@ -22,146 +22,162 @@ _SUM_PRECISION = "tf32x3"
 
 @torch.library.custom_op("dp_calc::so2_rotate_in", mutates_args=())
 def rotate_in(
-    matrix: Tensor, rows: Tensor, scale: Tensor | None, channels: int
+    frames: Tensor,
+    factors: Tensor,
+    source: Tensor,
+    scale: Tensor | None,
+    rank: int,
+    channels: int,
 ) -> tuple[Tensor, Tensor]:
     """See ``reference.rotate_in``; ``channels`` is the width of a stream."""
-    matrix, rows = matrix.contiguous(), rows.contiguous()
-    n_edges, n_out, n_in = matrix.shape
-    out = rows.new_empty(n_edges, n_out, rows.shape[2])
-    _apply(matrix, rows, None, scale, out, (n_in, 1), channels)
-    return out, out[:, 0].clone()
+    frames, factors, source = (x.contiguous() for x in (frames, factors, source))
+    n_edges, n_packed, width = source.shape
+    lmax = _lmax(n_packed)
+    rows = source.new_empty(n_edges, 3 * lmax + 1, width)
+    first = source.new_empty(n_edges, width)
+    if n_edges:
+        rotate_in_kernel[triton.cdiv(n_edges, LAUNCH.row_block), width // channels](
+            frames,
+            factors,
+            source,
+            scale,
+            rows,
+            first,
+            n_edges,
+            factors.shape[1],
+            LMAX=lmax,
+            RANK=rank,
+            WIDTH=width,
+            BLOCK=LAUNCH.row_block,
+            CHANNELS=channels,
+            num_warps=LAUNCH.row_warps,
+        )
+    return rows, first
 
 
 @rotate_in.register_fake
-def _(matrix, rows, scale, channels):
-    shape = (len(matrix), matrix.shape[1], rows.shape[2])
-    return rows.new_empty(shape), rows.new_empty(shape[0], shape[2])
+def _(frames, factors, source, scale, rank, channels):
+    n_edges, n_packed, width = source.shape
+    rows = source.new_empty(n_edges, 3 * _lmax(n_packed) + 1, width)
+    return rows, source.new_empty(n_edges, width)
 
 
 @torch.library.custom_op("dp_calc::so2_rotate_in_backward", mutates_args=())
 def rotate_in_backward(
     grad: Tensor,
     grad_first: Tensor,
-    matrix: Tensor,
-    rows: Tensor,
+    frames: Tensor,
+    factors: Tensor,
+    source: Tensor,
     scale: Tensor | None,
-    channels: int,
-) -> tuple[Tensor, Tensor]:
-    """Gradients of ``matrix`` and of ``rows``."""
+    rank: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of ``frames``, ``factors`` and ``source``."""
     grad, grad_first = grad.contiguous(), grad_first.contiguous()
-    matrix, rows = matrix.contiguous(), rows.contiguous()
-    n_edges, n_out, n_in = matrix.shape
-    of_matrix, of_rows = torch.empty_like(matrix), torch.empty_like(rows)
-    _apply(matrix, grad, grad_first, scale, of_rows, (1, n_in), channels)
+    frames, factors, source = (x.contiguous() for x in (frames, factors, source))
+    of_frames, of_source = torch.empty_like(frames), torch.empty_like(source)
+    # Where each degree and channel has a factor, columns that are none stay zero.
+    of_factors = (torch.empty_like if rank else torch.zeros_like)(factors)
+    n_edges, n_packed, width = source.shape
     if n_edges:
-        outer_kernel[(triton.cdiv(n_edges, LAUNCH.row_block),)](
+        rotate_in_backward_kernel[(triton.cdiv(n_edges, LAUNCH.row_block),)](
             grad,
             grad_first,
-            rows,
+            frames,
+            factors,
+            source,
             scale,
-            of_matrix,
+            of_frames,
+            of_factors,
+            of_source,
             n_edges,
-            N_LEFT=n_out,
-            N_RIGHT=n_in,
-            WIDTH=rows.shape[2],
+            factors.shape[1],
+            LMAX=_lmax(n_packed),
+            RANK=rank,
+            WIDTH=width,
             BLOCK=LAUNCH.row_block,
-            COLUMNS=triton.next_power_of_2(n_in),
-            CHANNELS=triton.next_power_of_2(rows.shape[2]),
+            CHANNELS=triton.next_power_of_2(width),
+            COLUMNS=triton.next_power_of_2(factors.shape[1]),
+            PACKED=triton.next_power_of_2(n_packed),
             num_warps=LAUNCH.row_warps,
         )
-    return of_matrix, of_rows
+    return of_frames, of_factors, of_source
 
 
 @rotate_in_backward.register_fake
-def _(grad, grad_first, matrix, rows, scale, channels):
-    return matrix.new_empty(matrix.shape), rows.new_empty(rows.shape)
+def _(grad, grad_first, frames, factors, source, scale, rank):
+    return tuple(x.new_empty(x.shape) for x in (frames, factors, source))
 
 
-def _apply(matrix, rows, first_row, scale, out, strides, channels) -> None:
-    n_edges, n_out, width = out.shape
-    if not n_edges:
-        return
-    apply_kernel[triton.cdiv(n_edges, LAUNCH.row_block), width // channels](
-        matrix,
-        rows,
-        first_row,
-        scale,
-        out,
-        n_edges,
-        *strides,
-        N_OUT=n_out,
-        N_IN=rows.shape[1],
-        WIDTH=width,
-        BLOCK=LAUNCH.row_block,
-        CHANNELS=channels,
-        num_warps=LAUNCH.row_warps,
-    )
+def _lmax(n_packed: int) -> int:
+    return round(n_packed**0.5) - 1
 
 
 def _save_rotate_in(ctx, inputs, output):
-    matrix, rows, scale, ctx.channels = inputs
-    ctx.save_for_backward(matrix, rows, scale)
+    *tensors, ctx.rank, _ = inputs
+    ctx.save_for_backward(*tensors)
 
 
 def _rotate_in_backward(ctx, grad, grad_first):
-    refuse_weights(ctx, [2])
+    refuse_weights(ctx, [3])
     tensors = ctx.saved_tensors
-    return *rotate_in_backward(grad, grad_first, *tensors, ctx.channels), None, None
+    gradients = rotate_in_backward(grad, grad_first, *tensors, ctx.rank)
+    return *gradients, None, None, None
 
 
 @torch.library.custom_op("dp_calc::so2_tile_sum", mutates_args=())
-def tile_sum(rotation: Tensor, rows: Tensor, weight: Tensor, tile: int) -> Tensor:
+def tile_sum(frames: Tensor, rows: Tensor, weight: Tensor, tile: int) -> Tensor:
     """See ``reference.tile_sum``."""
-    rotation, rows, weight = (x.contiguous() for x in (rotation, rows, weight))
-    n_edges, _, n_packed = rotation.shape
+    frames, rows, weight = (x.contiguous() for x in (frames, rows, weight))
+    n_edges, n_packed = len(rows), frames.shape[2]
     out = rows.new_empty(n_edges // tile, n_packed, rows.shape[2])
     if n_edges:
         tile_sum_kernel[n_edges // tile, weight.shape[1]](
-            rotation, rows, weight, out, **_tile_sizes(rotation, rows, weight, tile)
+            frames, rows, weight, out, **_tile_sizes(frames, rows, weight, tile)
         )
     return out
 
 
 @tile_sum.register_fake
-def _(rotation, rows, weight, tile):
-    return rows.new_empty(len(rows) // tile, rotation.shape[2], rows.shape[2])
+def _(frames, rows, weight, tile):
+    return rows.new_empty(len(rows) // tile, frames.shape[2], rows.shape[2])
 
 
 @torch.library.custom_op("dp_calc::so2_tile_sum_backward", mutates_args=())
 def tile_sum_backward(
-    grad: Tensor, rotation: Tensor, rows: Tensor, weight: Tensor, tile: int
+    grad: Tensor, frames: Tensor, rows: Tensor, weight: Tensor, tile: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of ``rotation`` and ``rows``; of ``weight`` per row, (E, R, F)."""
-    grad, rotation = grad.contiguous(), rotation.contiguous()
+    """Gradients of ``frames`` and ``rows``; of ``weight`` per row, (E, R, F)."""
+    grad, frames = grad.contiguous(), frames.contiguous()
     rows, weight = rows.contiguous(), weight.contiguous()
-    of_rotation, of_rows = torch.empty_like(rotation), torch.empty_like(rows)
+    # No row reads the entries of degree 0 in orders -1 and +1.
+    of_frames, of_rows = torch.zeros_like(frames), torch.empty_like(rows)
     of_weight = weight.new_empty(*rows.shape[:2], weight.shape[1])
     if len(rows):
         tile_sum_backward_kernel[(len(rows) // tile,)](
             grad,
-            rotation,
+            frames,
             rows,
             weight,
-            of_rotation,
+            of_frames,
             of_rows,
             of_weight,
-            **_tile_sizes(rotation, rows, weight, tile),
+            **_tile_sizes(frames, rows, weight, tile),
         )
-    return of_rotation, of_rows, of_weight
+    return of_frames, of_rows, of_weight
 
 
 @tile_sum_backward.register_fake
-def _(grad, rotation, rows, weight, tile):
+def _(grad, frames, rows, weight, tile):
     of_weight = weight.new_empty(*rows.shape[:2], weight.shape[1])
-    return rotation.new_empty(rotation.shape), rows.new_empty(rows.shape), of_weight
+    return frames.new_empty(frames.shape), rows.new_empty(rows.shape), of_weight
 
 
-def _tile_sizes(rotation, rows, weight, tile) -> dict:
-    n_focus, n_packed = weight.shape[1], rotation.shape[2]
+def _tile_sizes(frames, rows, weight, tile) -> dict:
+    n_focus, n_packed = weight.shape[1], frames.shape[2]
     return {
         "TILE": tile,
-        "N_ROWS": rows.shape[1],
-        "N_PACKED": n_packed,
+        "LMAX": _lmax(n_packed),
         "N_FOCUS": n_focus,
         "CHANNELS": rows.shape[2] // n_focus,
         "PACKED": max(16, triton.next_power_of_2(n_packed)),
@@ -176,10 +192,8 @@ def _save_tile_sum(ctx, inputs, output):
 
 
 def _tile_sum_backward(ctx, grad):
-    of_rotation, of_rows, of_weight = tile_sum_backward(
-        grad, *ctx.saved_tensors, ctx.tile
-    )
-    return of_rotation, of_rows, of_weight.sum(1), None
+    of_frames, of_rows, of_weight = tile_sum_backward(grad, *ctx.saved_tensors, ctx.tile)
+    return of_frames, of_rows, of_weight.sum(1), None
 
 
 @torch.library.custom_op("dp_calc::so2_mix", mutates_args=())

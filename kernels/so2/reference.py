@@ -10,40 +10,49 @@ __all__ = ["mix", "rotate_in", "tile_sum"]
 
 
 def rotate_in(
-    matrix: Tensor, rows: Tensor, scale: Tensor | None
+    frames: Tensor, factors: Tensor, source: Tensor, scale: Tensor | None, rank: int
 ) -> tuple[Tensor, Tensor]:
-    """Rows of the source of each edge in its frame, mixed.
+    """Rows of the source of each edge in its frame, see ``operators.rotate_in``."""
+    lmax = round(source.shape[1] ** 0.5) - 1
+    turned = _dense(frames, lmax) @ source
+    if rank == 0:
+        per_degree = factors[:, : (lmax + 1) * source.shape[2]].unflatten(
+            1, (lmax + 1, -1)
+        )
+        rows = turned * torch.cat([per_degree, per_degree[:, 1:], per_degree[:, 1:]], 1)
+        return rows, rows[:, 0]
+    sizes = [lmax + 1, lmax]
+    kernels = factors[:, : rank * sum(n * n for n in sizes)].unflatten(1, (-1, rank))
+    kernels = kernels.split([n * n for n in sizes], dim=1)
+    rows = []
+    for of_order, part in zip(
+        [0, 1, 1], turned.split([*sizes, lmax], dim=1), strict=True
+    ):
+        kernel = kernels[of_order].unflatten(1, (sizes[of_order], -1))
+        mixed = torch.einsum("eior,eih->eorh", kernel, part)
+        rows.append((mixed if scale is None else mixed * scale).sum(2))
+    rows = torch.cat(rows, dim=1)
+    return rows, rows[:, 0]
 
-    Args:
-        matrix: (E, R, D).
-        rows: features of the source, (E, D, H).
-        scale: factor of each channel, (H,), or None.
 
-    Returns:
-        ``matrix @ rows * scale``, (E, R, H), and its first row, (E, H).
-    """
-    local = matrix @ rows
-    local = local if scale is None else local * scale
-    return local, local[:, 0]
-
-
-def tile_sum(rotation: Tensor, rows: Tensor, weight: Tensor, tile: int) -> Tensor:
-    """Rows rotated back, weighted and summed over each tile of edges.
-
-    Args:
-        rotation: (E, R, D), E a multiple of ``tile``.
-        rows: (E, R, H).
-        weight: per edge and stream, (E, F).
-        tile: edges in a tile.
-
-    Returns:
-        sum of ``rotation.mT @ (weight rows)``, (E / tile, D, H).
-    """
+def tile_sum(frames: Tensor, rows: Tensor, weight: Tensor, tile: int) -> Tensor:
+    """Rows turned back, weighted and summed over tiles, see ``operators.tile_sum``."""
     streams = rows.unflatten(-1, (weight.shape[1], -1))
     weighted = (streams * weight[:, None, :, None]).flatten(2)
+    rotation = _dense(frames, (rows.shape[1] - 1) // 3)
     n_tiles, n_rows = len(rows) // tile, tile * rows.shape[1]
     left = rotation.reshape(n_tiles, n_rows, rotation.shape[2])
     return left.mT @ weighted.reshape(n_tiles, n_rows, rows.shape[2])
+
+
+def _dense(frames: Tensor, lmax: int) -> Tensor:
+    """Frames (E, 3, D) as matrices from packed rows to those of the frame, (E, R, D)."""
+    degree = torch.arange(lmax + 1, device=frames.device)
+    of_row = torch.cat([degree, degree[1:], degree[1:]])
+    order = torch.zeros_like(of_row)
+    order[lmax + 1 :], order[2 * lmax + 1 :] = 1, 2
+    of_column = degree.repeat_interleave(2 * degree + 1)
+    return frames[:, order] * (of_row[:, None] == of_column)
 
 
 def mix(rows: Tensor, weights: StackWeights) -> Tensor:

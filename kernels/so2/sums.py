@@ -8,26 +8,27 @@ __all__ = ["tile_sum_backward_kernel", "tile_sum_kernel"]
 
 @triton.jit
 def tile_sum_kernel(
-    rotation,
+    frames,
     rows,
     weight,
     out,
     TILE: tl.constexpr,
-    N_ROWS: tl.constexpr,
-    N_PACKED: tl.constexpr,
+    LMAX: tl.constexpr,
     N_FOCUS: tl.constexpr,
     CHANNELS: tl.constexpr,
     PACKED: tl.constexpr,
     BLOCK: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """out[t, d, c] = sum_{e in t, r} rotation[e, r, d] weight[e, f(c)] rows[e, r, c].
+    """Rows turned back, weighted and summed over a tile, see ``reference.tile_sum``.
 
-    A program does one tile and stream. PACKED is N_PACKED rounded up to a power of two;
-    BLOCK rows are summed at a time.
+    A program does one tile and stream. PACKED is D rounded up to a power of two; BLOCK
+    rows are summed at a time.
     """
     tile = tl.program_id(0).to(tl.int64)
     focus = tl.program_id(1)
+    N_ROWS: tl.constexpr = 3 * LMAX + 1
+    N_PACKED: tl.constexpr = (LMAX + 1) * (LMAX + 1)
     WIDTH: tl.constexpr = N_FOCUS * CHANNELS
     packed = tl.arange(0, PACKED)
     channel = focus * CHANNELS + tl.arange(0, CHANNELS)
@@ -36,17 +37,14 @@ def tile_sum_kernel(
         row = start + tl.arange(0, BLOCK)
         inside = row < TILE * N_ROWS
         at = tile * (TILE * N_ROWS) + row
-        turned = tl.load(
-            rotation + at[None, :] * N_PACKED + packed[:, None],
-            mask=inside[None, :] & (packed < N_PACKED)[:, None],
-            other=0.0,
-        )
+        edge = tile * TILE + row // N_ROWS
+        entry, exists = _entries(row, edge, packed, inside, LMAX)
+        turned = tl.load(frames + tl.trans(entry), mask=tl.trans(exists), other=0.0)
         values = tl.load(
             rows + at[:, None] * WIDTH + channel[None, :],
             mask=inside[:, None],
             other=0.0,
         )
-        edge = tile * TILE + row // N_ROWS
         share = tl.load(weight + edge * N_FOCUS + focus, mask=inside, other=0.0)
         total = tl.dot(turned, values * share[:, None], total, input_precision=PRECISION)
     target = out + (tile * N_PACKED + packed[:, None]) * WIDTH + channel[None, :]
@@ -56,15 +54,14 @@ def tile_sum_kernel(
 @triton.jit
 def tile_sum_backward_kernel(
     grad,
-    rotation,
+    frames,
     rows,
     weight,
-    grad_rotation,
-    grad_rows,
-    grad_weight,
+    of_frames,
+    of_rows,
+    of_weight,
     TILE: tl.constexpr,
-    N_ROWS: tl.constexpr,
-    N_PACKED: tl.constexpr,
+    LMAX: tl.constexpr,
     N_FOCUS: tl.constexpr,
     CHANNELS: tl.constexpr,
     PACKED: tl.constexpr,
@@ -73,9 +70,11 @@ def tile_sum_backward_kernel(
 ):
     """Gradients of the sum above for one tile.
 
-    ``grad_weight`` is (E, R, F), the part of each row.
+    ``of_weight`` is (E, R, F), the part of each row.
     """
     tile = tl.program_id(0).to(tl.int64)
+    N_ROWS: tl.constexpr = 3 * LMAX + 1
+    N_PACKED: tl.constexpr = (LMAX + 1) * (LMAX + 1)
     WIDTH: tl.constexpr = N_FOCUS * CHANNELS
     packed = tl.arange(0, PACKED)
     for start in range(0, TILE * N_ROWS, BLOCK):
@@ -83,10 +82,9 @@ def tile_sum_backward_kernel(
         inside = row < TILE * N_ROWS
         at = tile * (TILE * N_ROWS) + row
         edge = tile * TILE + row // N_ROWS
-        of_packed = inside[:, None] & (packed < N_PACKED)[None, :]
-        at_packed = at[:, None] * N_PACKED + packed[None, :]
-        turned = tl.load(rotation + at_packed, mask=of_packed, other=0.0)
-        of_rotation = tl.zeros((BLOCK, PACKED), tl.float32)
+        entry, exists = _entries(row, edge, packed, inside, LMAX)
+        turned = tl.load(frames + entry, mask=exists, other=0.0)
+        of_frame = tl.zeros((BLOCK, PACKED), tl.float32)
         for focus in tl.static_range(N_FOCUS):
             channel = focus * CHANNELS + tl.arange(0, CHANNELS)
             pulled = tl.load(
@@ -98,11 +96,26 @@ def tile_sum_backward_kernel(
             values = tl.load(rows + at_row, mask=inside[:, None], other=0.0)
             share = tl.load(weight + edge * N_FOCUS + focus, mask=inside, other=0.0)
             local = tl.dot(turned, pulled, input_precision=PRECISION)
-            tl.store(grad_rows + at_row, local * share[:, None], mask=inside[:, None])
-            of_weight = tl.sum(local * values, axis=1)
-            tl.store(grad_weight + at * N_FOCUS + focus, of_weight, mask=inside)
+            tl.store(of_rows + at_row, local * share[:, None], mask=inside[:, None])
+            product = tl.sum(local * values, axis=1)
+            tl.store(of_weight + at * N_FOCUS + focus, product, mask=inside)
             values = values * share[:, None]
-            of_rotation = tl.dot(
-                values, tl.trans(pulled), of_rotation, input_precision=PRECISION
+            of_frame = tl.dot(
+                values, tl.trans(pulled), of_frame, input_precision=PRECISION
             )
-        tl.store(grad_rotation + at_packed, of_rotation, mask=of_packed)
+        tl.store(of_frames + entry, of_frame, mask=exists)
+
+
+@triton.jit
+def _entries(row, edge, packed, inside, LMAX: tl.constexpr):
+    """Where the frames have the entry of a row and packed column, and if they do."""
+    N_PACKED: tl.constexpr = (LMAX + 1) * (LMAX + 1)
+    place = row % (3 * LMAX + 1)
+    order = (place > LMAX).to(tl.int32) + (place > 2 * LMAX).to(tl.int32)
+    degree = place - order * LMAX
+    of_column = tl.zeros_like(packed)
+    for l in tl.static_range(1, LMAX + 1):
+        of_column += (packed >= l * l).to(tl.int32)
+    exists = inside[:, None] & (packed < N_PACKED)[None, :]
+    exists &= degree[:, None] == of_column[None, :]
+    return (edge * 3 + order)[:, None] * N_PACKED + packed[None, :], exists

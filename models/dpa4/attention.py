@@ -48,13 +48,7 @@ class EdgeAttention(nn.Module):
     def forward(
         self, view: DPA4EdgeView, radial: Tensor, query: Tensor, key: Tensor
     ) -> Tensor:
-        """Attention weights of each channel, (E, H); arguments as in ``per_head``."""
-        return self._to_channels(self.per_head(view, radial, query, key), radial)
-
-    def per_head(
-        self, view: DPA4EdgeView, radial: Tensor, query: Tensor, key: Tensor
-    ) -> Tensor:
-        """Attention weights, (E, streams * heads).
+        """Attention weights of each channel, (E, H).
 
         Args:
             view: the edges.
@@ -62,12 +56,29 @@ class EdgeAttention(nn.Module):
             query: of the destination of each edge, (E, H).
             key: of its source, (E, H).
         """
-        product = (query * key).unflatten(1, (self.streams * self.n_heads, -1))
-        dot = product.sum(-1) / product.shape[-1] ** 0.5
         bias = self._by_stream(radial) @ self.adamw_attn_logit_w.transpose(0, 1)
-        logits = dot + bias.movedim(0, 1).flatten(1)  # (E, streams * heads)
-        null = F.softplus(self.adamw_attn_z_bias_raw) + self.eps
-        return _normalise(logits, view, null.flatten())
+        bias = bias.movedim(0, 1).flatten(1)
+        envelope = view.geometry.envelope
+        weight = self.per_head(view, envelope, bias, query, key)
+        return self._to_channels(weight, radial)
+
+    def per_head(
+        self,
+        view: DPA4EdgeView,
+        envelope: Tensor,
+        bias: Tensor,
+        query: Tensor,
+        key: Tensor,
+    ) -> Tensor:
+        """Attention weights, (E, streams * heads); ``bias`` is radial, one for each."""
+        product = (query * key).unflatten(1, (self.streams * self.n_heads, -1))
+        logits = product.sum(-1) / product.shape[-1] ** 0.5 + bias
+        return _normalise(logits, view, envelope[:, None], self.null)
+
+    @property
+    def null(self) -> Tensor:
+        """Mass of attending to nothing, (streams * heads,)."""
+        return (F.softplus(self.adamw_attn_z_bias_raw) + self.eps).flatten()
 
     def gate(self, scalars: Tensor) -> Tensor:
         """Output gate of each destination and channel, (N, H) -> (N, H)."""
@@ -84,14 +95,14 @@ class EdgeAttention(nn.Module):
         return per_head.repeat_interleave(like.shape[1] // per_head.shape[1], dim=1)
 
 
-def _normalise(logits: Tensor, view: DPA4EdgeView, null: Tensor) -> Tensor:
+def _normalise(logits: Tensor, view: DPA4EdgeView, w: Tensor, null: Tensor) -> Tensor:
     """``w^2 g e^logit / (null + sum)`` over each destination, (E, K) -> (E, K).
 
     The exponent is shifted by the destination's largest log mass. Squaring
     ``w e^(half)`` instead of multiplying by ``w^2`` or ``e^(2 log w)`` keeps every order
     of derivative finite where w is tiny or zero.
     """
-    layout, w = view.layout, view.geometry.envelope[:, None]
+    layout = view.layout
     if view.source_gate is not None:
         w = w * _safe_sqrt(view.source_gate)[:, None]
     log_mass = torch.where(w > 0, logits + 2 * torch.log(w), -torch.inf)

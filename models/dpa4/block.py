@@ -62,8 +62,9 @@ class InteractionBlock(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Features of the atoms and sums of the messages that they receive, (N, D, H)."""
         prepared = run.over_nodes(self._prepare, x)
-        src, dst = self.so2_conv.at_edges(scalars, *prepared)
-        return prepared[0], run.over_edges(self.so2_conv.edge_function, src, dst)[0]
+        messages = self.so2_conv.on_edges
+        src, dst = messages.at_edges(scalars, *prepared)
+        return prepared[0], run.over_edges(messages.edge_sum, src, dst)[0]
 
     def convolution_update(
         self, total: Tensor, nodes: Tensor, inv_sqrt_degree: Tensor

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from ..execution import EdgeFunction
 from .attention import AttentionMaps, EdgeAttention, FocusCompetition
 from .cartesian import EdgeCartesianPath, NodeCartesian
 from .config import DescriptorConfig
@@ -40,6 +39,11 @@ class SO2Convolution(nn.Module):
         self.node_cartesian = NodeCartesian(config) if cartesian else None
         self.fused: nn.Module | None = None
 
+    @property
+    def on_edges(self):
+        """What has ``at_edges`` and ``edge_sum``: itself or what ``fused.fuse`` made."""
+        return self if self.fused is None else self.fused
+
     def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
         """Node features (N, D, H), then query and key (N, H) where there is attention."""
         nodes = self.pre_focus_mix(x)
@@ -64,11 +68,6 @@ class SO2Convolution(nn.Module):
         if self.path.reads_destination:
             dst.append(nodes)
         return src, dst
-
-    @property
-    def edge_function(self) -> EdgeFunction:
-        """``edge_sum``, or what ``fused.fuse`` has put in its place."""
-        return self.edge_sum if self.fused is None else self.fused.edge_sum
 
     def edge_sum(
         self, view: DPA4EdgeView, src: Sequence[Tensor], dst: Sequence[Tensor]

@@ -1,8 +1,9 @@
-"""Messages on the kernels of ``kernels/so2``: what runs the edges of a block faster."""
+"""Messages on Triton kernels: what runs the edges of a block faster."""
 
 import copy
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -20,8 +21,10 @@ from ...kernels.so2 import (
 from ..cohorts import TILE
 from .config import DescriptorConfig
 from .convolution import SO2Convolution
+from .descriptor import Descriptor
+from .fused_geometry import FusedFrames, FusedRadial, PlainRadial
 from .fused_grid import fuse_grids
-from .fused_linear import FusedLinear, fuse_linears
+from .fused_linear import fuse_linears
 from .model import DPA4Model
 from .so2 import MixingStack, RadialMixer
 from .view import DPA4EdgeView
@@ -44,34 +47,43 @@ def fuse(model: DPA4Model, options: KernelOptions) -> DPA4Model:
     fused.kernel_options = options
     for i, block in enumerate(fused.descriptor.blocks):
         config = fused.config.descriptor.for_block(i)
-        block.so2_conv.fused = FusedMessages(block.so2_conv, config, options)
+        messages = FusedMessages(block.so2_conv, config, options)
+        messages.radial = _radial(fused.descriptor, messages.projection)
+        block.so2_conv.fused = messages
     fuse_grids(fused, options.precision)
     fuse_linears(fused, options.precision)
     return fused
 
 
 class FusedMessages(nn.Module):
-    """``SO2Convolution.edge_sum`` on kernels.
+    """``SO2Convolution.at_edges`` and ``.edge_sum`` on kernels.
 
     Args:
         conv: the convolution; its weights are shared.
         config: options of its block.
         options: how the kernels run.
+
+    Attributes:
+        radial: gives the edges' part of the factors and of the attention's bias.
+        projection: from radial features to these, ((L + 1) C, n), float64.
     """
+
+    radial: FusedRadial | PlainRadial
 
     def __init__(
         self, conv: SO2Convolution, config: DescriptorConfig, options: KernelOptions
     ):
         super().__init__()
-        self.degrees = conv.degrees
         self.layout = Layout(config.lmax, config.n_focus, config.focus_channels)
         self.options = options
         self._conv = (conv,)  # in a tuple, so that it is no child of its child
-        self.mixer = conv.path.mixer
-        self._take_radial(conv)
         weights = _stack_weights(conv.path.stack, self.layout, options.precision)
         for name, tensor in zip(StackWeights.NAMES, weights.tensors, strict=True):
             self.register_buffer(name, tensor, persistent=False)
+        self.frames = FusedFrames(config.lmax, config.eps, weights.order_0.device)
+        mixer = conv.path.mixer
+        self.mixer = mixer if isinstance(mixer, RadialMixer) else None
+        self._project(conv)
 
     def largest_error(self) -> float:
         """Of the kernels on this device, see ``kernels.so2.largest_error``."""
@@ -84,75 +96,111 @@ class FusedMessages(nn.Module):
         matrices = (getattr(self, name) for name in StackWeights.NAMES)
         return StackWeights(self.layout, self.options.precision, *matrices)
 
-    def _take_radial(self, conv: SO2Convolution) -> None:
-        """One matrix from radial features to degree kernels, through the hidden width."""
-        if not isinstance(self.mixer, RadialMixer):
-            return
-        weight = self.mixer.weight.detach()
-        if not isinstance(conv.radial_hidden_proj, nn.Identity):
-            by_degree = weight.unflatten(0, (self.layout.lmax + 1, -1))
-            projection = conv.radial_hidden_proj.weight.detach()
-            weight = (projection @ by_degree).flatten(0, 1)
-        missing = -weight.shape[1] % 16
-        padded = F.pad(weight, (0, missing))
-        self.to_kernels = FusedLinear(padded, None, self.options.precision)
-        self.n_kernel = weight.shape[1]
+    def _project(self, conv: SO2Convolution) -> None:
+        """One matrix from radial features to factors and bias, through the hidden width.
+
+        What a pair of atoms adds to every degree of the features takes the same way.
+        """
+        parts = [_to_factors(conv, self.mixer, self.layout)]
+        self.n_factors = parts[0].shape[2]
+        if conv.attention is not None:
+            parts.append(_to_bias(conv, self.layout.lmax))
+        projection = torch.cat(parts, dim=2)
+        projection = F.pad(projection, (0, -projection.shape[2] % 16))
+        self.projection = projection.flatten(0, 1)
+        pair = projection.sum(0).float()
+        self.register_buffer("of_pair", pair, persistent=False)
+
+    def at_edges(
+        self, scalars: Tensor, nodes: Tensor, *query_key: Tensor
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """See ``SO2Convolution.at_edges``; the scalars come projected."""
+        return self._conv[0].at_edges(scalars @ self.of_pair, nodes, *query_key)
 
     def edge_sum(
         self, view: DPA4EdgeView, src: Sequence[Tensor], dst: Sequence[Tensor]
     ) -> tuple[Tensor]:
         """See ``SO2Convolution.edge_sum``; the edges come in tiles."""
-        conv, layout = self._conv[0], view.layout
-        radial = view.radial[:, : self.layout.lmax + 1]
-        radial = radial + (src[0] + dst[0])[:, None]
-        rotation = view.rotation(*self.degrees)
-        rows, scalars = self._local_rows(radial, rotation, src[1])
-        hidden = conv.radial_hidden_proj(radial[:, 0])
-        weight = self._weight(view, hidden, scalars, src, dst) * layout.real[:, None]
+        layout = view.layout
+        frames = self.frames(view)
+        features, envelope = self.radial(view)
+        features = features + src[0] + dst[0]
+        scale = None if self.mixer is None else self.mixer.scale
+        rank = 0 if self.mixer is None else self.mixer.rank
+        rows, scalars = rotate_in(
+            frames, features, src[1], scale, rank, self.layout.channels
+        )
+        weight = self._weight(view, features, envelope, scalars, src, dst)
         rows = mix(rows, self.weights, self.options.cohort_edges)
-        sums = tile_sum(torch.cat(rotation, dim=1), rows, weight, TILE)
+        sums = tile_sum(frames, rows, weight * layout.real[:, None], TILE)
         return (layout.add_tiles(sums),)
 
-    def _local_rows(
-        self, radial: Tensor, rotation: list[Tensor], source: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Rows in the edge frame before the stack (E, R, H), and the first (E, H)."""
-        channels = self.layout.channels
-        if not isinstance(self.mixer, RadialMixer):
-            rows, _ = rotate_in(torch.cat(rotation, dim=1), source, None, channels)
-            rows = rows * self._by_row(self._conv[0].radial_hidden_proj(radial))
-            return rows, rows[:, 0]
-        kernels = self.to_kernels(radial.flatten(1))[:, : self.n_kernel]
-        matrices = self.mixer.mix(rotation, kernels)
-        scales = self.mixer.channel_basis if self.mixer.with_channels else [None]
-        parts = [
-            rotate_in(matrix, source, scale, channels)
-            for matrix, scale in zip(matrices.unbind(2), scales, strict=True)
-        ]
-        rows, scalars = parts[0]
-        for more, more_scalars in parts[1:]:
-            rows, scalars = rows + more, scalars + more_scalars
-        return rows, scalars
-
-    @staticmethod
-    def _by_row(radial: Tensor) -> Tensor:
-        """Per degree (E, L + 1, H) -> per row in the edge frame (E, R, H)."""
-        return torch.cat([radial, radial[:, 1:], radial[:, 1:]], dim=1)
-
     def _weight(
-        self, view: DPA4EdgeView, hidden: Tensor, scalars: Tensor, src, dst
+        self,
+        view: DPA4EdgeView,
+        features: Tensor,
+        envelope: Tensor,
+        scalars: Tensor,
+        src: Sequence[Tensor],
+        dst: Sequence[Tensor],
     ) -> Tensor:
         """Weight of each edge's message, per stream and head, (E, K)."""
         conv, n_focus = self._conv[0], self.layout.n_focus
         if conv.attention is None:
-            weight = view.gated(view.geometry.envelope)[:, None].expand(-1, n_focus)
+            weight = view.gated(envelope)[:, None].expand(-1, n_focus)
         else:
-            weight = conv.attention.per_head(view, hidden, query=dst[1], key=src[2])
+            n_weights = n_focus * conv.attention.n_heads
+            bias = features[:, self.n_factors :][:, :n_weights]
+            weight = conv.attention.per_head(view, envelope, bias, dst[1], src[2])
         if conv.competition is None:
             return weight
         streams = scalars.unflatten(1, (n_focus, -1)).movedim(1, 0)
         share = conv.competition(streams).T
         return weight * share.repeat_interleave(weight.shape[1] // n_focus, dim=1)
+
+
+def _radial(descriptor: Descriptor, projection: Tensor) -> FusedRadial | PlainRadial:
+    config = descriptor.config
+    covered = config.basis_type == "bessel" and config.bridging is None
+    if not covered or config.activation != "silu" or len(config.radial_mlp) != 1:
+        return PlainRadial(projection)
+    return FusedRadial(
+        descriptor.radial_basis,
+        descriptor.radial_embedding,
+        projection,
+        rcut=float(np.float32(config.rcut)),
+        exponent=config.env_exp[1],
+        eps=config.eps,
+        vanishing=config.version >= 1.1,
+    )
+
+
+def _to_factors(
+    conv: SO2Convolution, mixer: RadialMixer | None, layout: Layout
+) -> Tensor:
+    """From radial features to the factors of ``rotate_in``, (L + 1, C, n), float64."""
+    hidden = _to_hidden(conv)
+    n_degrees = layout.lmax + 1
+    if mixer is not None:
+        return hidden @ mixer.weight.detach().double().unflatten(0, (n_degrees, -1))
+    alike = torch.eye(n_degrees, dtype=hidden.dtype, device=hidden.device)
+    return torch.einsum("lk,ch->lckh", alike, hidden).flatten(2)
+
+
+def _to_bias(conv: SO2Convolution, lmax: int) -> Tensor:
+    """From radial features to the attention's bias, which is made of degree 0."""
+    weight = conv.attention.adamw_attn_logit_w.detach().double()  # (C, F, heads)
+    of_streams = torch.block_diag(*weight.unbind(1))  # (H, F heads)
+    of_scalars = _to_hidden(conv) @ of_streams
+    return F.pad(of_scalars[None], (0, 0, 0, 0, 0, lmax))
+
+
+def _to_hidden(conv: SO2Convolution) -> Tensor:
+    """From the channels of the radial features to the hidden ones, (C, H), float64."""
+    if isinstance(conv.radial_hidden_proj, nn.Identity):
+        weight = conv.pre_focus_mix.weight
+        return torch.eye(weight.shape[1], dtype=torch.float64, device=weight.device)
+    return conv.radial_hidden_proj.weight.detach().double()
 
 
 def _stack_weights(stack: MixingStack, layout: Layout, precision: str) -> StackWeights:

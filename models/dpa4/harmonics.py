@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from .layout import degree_of_row, packed_size
 from .linear import constant
 
-__all__ = ["WignerRows", "edge_frame", "generators", "spherical_harmonics"]
+__all__ = ["WignerRows", "edge_frame", "generators", "ladder_step", "spherical_harmonics"]
 
 
 def spherical_harmonics(unit: Tensor, lmax: int) -> Tensor:
@@ -106,7 +106,7 @@ class WignerRows(nn.Module):
         self.lmax, self.mmax = lmax, mmax
         jays = generators(lmax).transpose(1, 0, 2).reshape(packed_size(lmax), -1)
         self.jays = constant(jays)  # (D, 3 D)
-        steps = [_ladder_step(lmax, m) for m in range(mmax)]
+        steps = [ladder_step(lmax, m) for m in range(mmax)]
         self.steps = constant(np.array(steps))
 
     def forward(self, frame: Tensor) -> Tensor:
@@ -133,7 +133,7 @@ class WignerRows(nn.Module):
         return first, second
 
 
-def _ladder_step(lmax: int, m: int) -> np.ndarray:
+def ladder_step(lmax: int, m: int) -> np.ndarray:
     """1 / sqrt((l - m)(l + m + 1)) on packed rows, 0 at l <= m; sqrt(2) more at m = 0."""
     l = degree_of_row(lmax).astype(float)
     product = np.where(l > m, (l - m) * (l + m + 1), np.inf)

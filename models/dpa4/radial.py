@@ -11,9 +11,9 @@ from .config import DescriptorConfig
 from .linear import MLPLayer, constant, parameter
 from .norm import rms_normalize
 
-__all__ = ["RadialBasis", "RadialNetwork", "cutoff_envelope"]
+__all__ = ["RADIAL_NORM_EPS", "RadialBasis", "RadialNetwork", "cutoff_envelope"]
 
-_RADIAL_NORM_EPS = 1e-7  # fixed in the format, not the option eps
+RADIAL_NORM_EPS = 1e-7  # fixed in the format, not the option eps
 
 
 def cutoff_envelope(r: Tensor, rcut: Tensor, exponent: int) -> Tensor:
@@ -79,4 +79,4 @@ class ChannelNorm(nn.Module):
         self.adam_scale = parameter(channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        return rms_normalize(x, _RADIAL_NORM_EPS) * self.adam_scale
+        return rms_normalize(x, RADIAL_NORM_EPS) * self.adam_scale

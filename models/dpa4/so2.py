@@ -132,14 +132,19 @@ class RadialMixer(nn.Module):
         """
         sizes = [rows.shape[1] for rows in rotation]
         kernels = radial.flatten(1) @ self.weight
-        mixed = self.mix(rotation, kernels)  # (E, rows, rank, D)
+        mixed = self._mix(rotation, kernels)  # (E, rows, rank, D)
         local = mixed.flatten(1, 2) @ source
         if self.with_channels:
             local = local.unflatten(1, (-1, self.rank)) * self.channel_basis
             local = local.sum(2)
         return local.split(sizes, dim=1)
 
-    def mix(self, rotation: list[Tensor], kernels: Tensor) -> Tensor:
+    @property
+    def scale(self) -> Tensor | None:
+        """Factor of each kernel and channel, (rank, H), where there is one."""
+        return self.channel_basis if self.with_channels else None
+
+    def _mix(self, rotation: list[Tensor], kernels: Tensor) -> Tensor:
         """Kernels (E, n_kernel rank) times rotation, (E, rows, rank, D)."""
         kernels = kernels.unflatten(1, (-1, self.rank))
         parts = kernels.split([n * n for n in self.n_degrees], dim=1)

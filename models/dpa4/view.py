@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from torch import Tensor
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from .descriptor import Descriptor
 
 __all__ = ["DPA4EdgeView"]
+
+T = TypeVar("T")
 
 
 class DPA4EdgeView:
@@ -25,13 +28,15 @@ class DPA4EdgeView:
     """
 
     def __init__(self, layout, vec: Tensor, descriptor: Descriptor):
-        self.layout = layout
+        self.layout, self.vec = layout, vec
         self.source_gate: Tensor | None = None
         self._descriptor = descriptor
-        self._rotations: dict[str, list[Tensor]] = {}
-        self.geometry: EdgeGeometry = edge_geometry(
-            vec, descriptor.config, descriptor.dtype
-        )
+        self._evaluated: dict[str, object] = {}
+
+    @cached_property
+    def geometry(self) -> EdgeGeometry:
+        """Lengths, directions and envelopes."""
+        return edge_geometry(self.vec, self._descriptor.config, self._descriptor.dtype)
 
     @cached_property
     def basis(self) -> Tensor:
@@ -49,9 +54,14 @@ class DPA4EdgeView:
     def rotation(self, lmax: int, mmax: int) -> list[Tensor]:
         """Rotation into the edge frame, per order (E, n or 2 n, D)."""
         key = f"{lmax}_{mmax}"
-        if key not in self._rotations:
-            self._rotations[key] = self._descriptor.rotations[key](self.geometry.unit)
-        return self._rotations[key]
+        rotate = self._descriptor.rotations[key]
+        return self.once(f"rotation {key}", lambda: rotate(self.geometry.unit))
+
+    def once(self, name: str, evaluate: Callable[[], T]) -> T:
+        """What ``evaluate`` gives, called for a name only once."""
+        if name not in self._evaluated:
+            self._evaluated[name] = evaluate()
+        return self._evaluated[name]  # type: ignore[return-value]
 
     def gated(self, values: Tensor) -> Tensor:
         """Times the gate of the source where there is one, (E, ...) -> (E, ...)."""

@@ -62,17 +62,22 @@ def with_gradients(function, inputs, cotangents) -> tuple[Tensor, ...]:
     return *(x.detach() for x in results), *gradients
 
 
-def rotate_in_problem(layout: Layout, n_edges, scaled=True, device="cpu") -> Problem:
-    """``rotate_in`` for edges of a layout."""
+def rotate_in_problem(layout: Layout, n_edges, rank=1, scaled=True, device="cpu"):
+    """``rotate_in`` for edges of a layout; ``rank`` 0 has factors per channel."""
     random = _Random(device)
-    n_rows, n_packed, width = layout.n_rows, layout.n_packed, layout.width
-    scale = random(width) if scaled else None
-    exact_scale = scale.double() if scaled else None
+    lmax, n_packed, width = layout.lmax, layout.n_packed, layout.width
+    scale = random(rank, width) if scaled and rank else None
+    exact_scale = None if scale is None else scale.double()
+    n_factors = rank * (n_packed + lmax**2) if rank else (lmax + 1) * width
     return Problem(
-        lambda matrix, rows: rotate_in(matrix, rows, scale, layout.channels),
-        lambda matrix, rows: reference.rotate_in(matrix, rows, exact_scale),
-        [random(n_edges, n_rows, n_packed), random(n_edges, n_packed, width)],
-        [random(n_edges, n_rows, width), random(n_edges, width)],
+        lambda *tensors: rotate_in(*tensors, scale, rank, layout.channels),
+        lambda *tensors: reference.rotate_in(*tensors, exact_scale, rank),
+        [
+            random_frames(random, n_edges, n_packed),
+            random(n_edges, n_factors + 3),  # more columns than are read
+            random(n_edges, n_packed, width),
+        ],
+        [random(n_edges, layout.n_rows, width), random(n_edges, width)],
     )
 
 
@@ -84,12 +89,19 @@ def tile_sum_problem(layout: Layout, n_edges, n_heads=1, device="cpu") -> Proble
         lambda *tensors: (tile_sum(*tensors, TILE),),
         lambda *tensors: (reference.tile_sum(*tensors, TILE),),
         [
-            random(n_edges, n_rows, n_packed),
+            random_frames(random, n_edges, n_packed),
             random(n_edges, n_rows, width),
             random(n_edges, layout.n_focus * n_heads),
         ],
         [random(n_edges // TILE, n_packed, width)],
     )
+
+
+def random_frames(random, n_edges: int, n_packed: int) -> Tensor:
+    """Any numbers where frames have some: nothing for degree 0 in orders -1 and +1."""
+    frames = random(n_edges, 3, n_packed)
+    frames[:, 1:, 0] = 0
+    return frames
 
 
 def mix_problem(

@@ -201,12 +201,16 @@ def test_offsets_of_the_stack_beyond_32_bits(precision, large):
 
 
 def test_offsets_of_rotations_beyond_32_bits(large):
-    matrix, few_matrix = zeros_but_last(large, NANO.n_rows, NANO.n_packed)
-    rows, few_rows = zeros_but_last(large, NANO.n_packed, NANO.width)
-    leaves = [x.requires_grad_() for x in (matrix, rows)]
-    few = [x.requires_grad_() for x in (few_matrix, few_rows)]
-    out, _ = rotate_in(*leaves, None, NANO.channels)
-    expected, _ = rotate_in(*few, None, NANO.channels)
+    tensors = [
+        zeros_but_last(large, 3, NANO.n_packed),
+        zeros_but_last(large, NANO.n_packed + NANO.lmax**2),
+        zeros_but_last(large, NANO.n_packed, NANO.width),
+    ]
+    leaves, few = (
+        [x.requires_grad_() for x in each] for each in zip(*tensors, strict=True)
+    )
+    out, _ = rotate_in(*leaves, None, 1, NANO.channels)
+    expected, _ = rotate_in(*few, None, 1, NANO.channels)
     assert torch.equal(out[-TILE:], expected)
     grads = torch.autograd.grad(out, leaves, out.detach())
     for grad, wanted in zip(
@@ -219,7 +223,7 @@ def test_offsets_of_rotations_beyond_32_bits(large):
 
 def test_offsets_of_sums_beyond_32_bits(large):
     tensors = [
-        zeros_but_last(large, NANO.n_rows, NANO.n_packed),
+        zeros_but_last(large, 3, NANO.n_packed),
         zeros_but_last(large, NANO.n_rows, NANO.width),
         zeros_but_last(large, NANO.n_focus),
     ]

@@ -40,8 +40,8 @@ def test_gradients_of_weights(name, rows_too, device):
 
 def test_gradient_of_the_scale(device):
     problem = rotate_in_problem(LAYOUT, 5, device=device)
-    scale = torch.ones(LAYOUT.width, device=device, requires_grad=True)
-    for result in rotate_in(*problem.inputs, scale, LAYOUT.channels):
+    scale = torch.ones(1, LAYOUT.width, device=device, requires_grad=True)
+    for result in rotate_in(*problem.inputs, scale, 1, LAYOUT.channels):
         with refused("no gradients of weights"):
             torch.autograd.grad(result.sum(), scale, retain_graph=True)
 
@@ -109,15 +109,14 @@ def test_nothing_is_saved_unless_it_is_needed(device, monkeypatch):
 
 def test_operators_are_registered_completely(device):
     check = torch.library.opcheck
-    matrix, rows = (
-        x.requires_grad_() for x in rotate_in_problem(LAYOUT, 16, device=device).inputs
-    )
-    scale, channels = torch.ones(LAYOUT.width, device=device), LAYOUT.channels
-    check(ops.rotate_in, (matrix, rows, scale, channels))
-    check(ops.rotate_in, (matrix, rows, None, channels))
-    local = torch.ones(16, LAYOUT.n_rows, LAYOUT.width, device=device)
-    fixed = (matrix.detach(), rows.detach(), scale, channels)
-    check(ops.rotate_in_backward, (local, local[:, 0], *fixed))
+    inputs = rotate_in_problem(LAYOUT, 16, device=device).inputs
+    fixed = (torch.ones(1, LAYOUT.width, device=device), 1)
+    rows = torch.ones(16, LAYOUT.n_rows, LAYOUT.width, device=device)
+    copies = [x.clone() for x in inputs]
+    check(ops.rotate_in_backward, (rows, rows[:, 0], *copies, *fixed))
+    leaves = [x.requires_grad_() for x in inputs]
+    check(ops.rotate_in, (*leaves, *fixed, LAYOUT.channels))
+    check(ops.rotate_in, (*leaves, None, 1, LAYOUT.channels))
     inputs = tile_sum_problem(LAYOUT, 32, device=device).inputs
     sums = torch.ones(2, LAYOUT.n_packed, LAYOUT.width, device=device)
     check(ops.tile_sum_backward, (sums, *(x.clone() for x in inputs), TILE))
