@@ -4,7 +4,7 @@ import torch
 import triton
 from torch import Tensor
 
-from .configs import LAUNCH
+from .configs import layer_launch
 from .layout import Layout
 from .mixing import layer_backward_kernel, layer_kernel
 
@@ -148,24 +148,22 @@ def _layer_backward(
 
 
 def _programs(rows: Tensor, layout: Layout) -> tuple[int]:
-    return (triton.cdiv(len(rows), LAUNCH.block) * layout.n_focus,)
+    block = layer_launch(layout.channels).block
+    return (triton.cdiv(len(rows), block) * layout.n_focus,)
 
 
 def _sizes(layout: Layout, precision: str) -> dict:
+    launch = layer_launch(layout.channels)
+    # Rows that one product forms.
+    joined = 2 if 2 * layout.channels <= launch.columns else 1
     return {
         "LMAX": layout.lmax,
         "N_FOCUS": layout.n_focus,
         "CHANNELS": layout.channels,
-        "BLOCK": LAUNCH.block,
-        "JOINED_0": _joined(layout.lmax + 1, layout),
-        "JOINED_1": _joined(2 * layout.lmax, layout),
+        "BLOCK": launch.block,
+        "JOINED_0": joined if layout.lmax % 2 else 1,
+        "JOINED_1": joined,
         "PRECISION": precision,
-        "num_warps": LAUNCH.warps,
-        "num_stages": LAUNCH.stages,
+        "num_warps": launch.warps,
+        "num_stages": launch.stages,
     }
-
-
-def _joined(n_rows: int, layout: Layout) -> int:
-    """Rows that one product forms."""
-    fits = n_rows % 2 == 0 and 2 * layout.channels <= LAUNCH.columns
-    return 2 if fits else 1
