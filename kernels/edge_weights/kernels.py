@@ -128,7 +128,6 @@ def weights_kernel(
     shift = tl.log(of_nothing)
     for start in range(first, end, BLOCK):
         logit, w = _masses(logits, strength, start, end, k, BLOCK, N_WEIGHTS)
-        # Padding has w = 0, and what is read in its place may not warn.
         log_mass = logit + 2 * tl.log(tl.where(w > 0, w, 1.0))
         log_mass = tl.where(w > 0, log_mass, float("-inf"))
         shift = tl.maximum(shift, tl.max(log_mass, axis=0)[None, :])
@@ -183,4 +182,5 @@ def _masses(
 
 @triton.jit
 def _exp_half(x):
-    return tl.exp(tl.minimum(0.5 * x, _MAX_EXPONENT))
+    # By itself the minimum of NaN and a number is that number.
+    return tl.exp(tl.minimum(0.5 * x, _MAX_EXPONENT, tl.PropagateNan.ALL))

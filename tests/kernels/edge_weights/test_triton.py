@@ -17,8 +17,7 @@ ROWS = [  # edges of each row, unused tiles
     ([], 0),
     ([], 3),
     ([1], 0),
-    ([0, 17, 0, 0, 40, 0], 2),
-    ([3, 16, 33], 0),
+    ([0, 17, 0, 0, 32, 0], 2),
 ]
 STREAMS = [  # streams, heads, channels of a head, whether normed, whether biased
     (1, 1, 16, True, True),
@@ -27,7 +26,7 @@ STREAMS = [  # streams, heads, channels of a head, whether normed, whether biase
     (2, 2, 16, False, True),
     (3, 1, 16, False, False),
 ]
-FEW = [0, 17, 20]
+FEW = [0, 17]
 
 
 def check(case, tolerance=FLOAT32):
@@ -67,11 +66,7 @@ def test_columns_that_are_no_whole_block(device):
 
 @pytest.mark.usefixtures("short_blocks")
 def test_rows_longer_than_a_block(device):
-    check(problem([100, 5, 64], unused=5, device=device))
-
-
-def test_a_row_of_more_than_a_thousand_edges(device):
-    check(problem([3, 1030], 1, device=device))
+    check(problem([70], unused=3, device=device))
 
 
 def with_strength(case, strength):
@@ -81,9 +76,9 @@ def with_strength(case, strength):
 
 def test_edges_without_strength(device):
     """In part of a tile, in a whole tile of a row with others, and in a whole row."""
-    case = problem([40, 20, 5], device=device)
+    case = problem([33, 5, 7], device=device)
     strength = case.inputs[3].clone()
-    strength[[0, 3]], strength[16:32], strength[48:80] = 0, 0, 0
+    strength[[0, 3]], strength[16:32], strength[48:64] = 0, 0, 0
     case = with_strength(case, strength)
     check(case)
     weight, of_bias, _, of_key, of_strength, of_scalars = case.results()
@@ -92,26 +87,27 @@ def test_edges_without_strength(device):
         assert result[strength > 0].any()
 
 
-@pytest.mark.parametrize("tiny", [1e-8, 1e-20, 1e-30, 1e-37])
+@pytest.mark.parametrize("tiny", [1e-8, 1e-20, 1e-37])
 def test_edges_of_tiny_strength(tiny, device):
     """Alone in a row, and beside others."""
-    case = problem([5, 20], device=device)
+    case = problem([5, 12], device=device)
     strength = case.inputs[3].clone()
     strength[:5] *= tiny
-    strength[20:30] *= tiny
+    strength[20:25] *= tiny
     case = with_strength(case, strength)
     check(case)
     assert all(x.isfinite().all() for x in case.results())
 
 
-@pytest.mark.parametrize("tiny", [1.0, 1e-20, 1e-30])
+@pytest.mark.parametrize("tiny", [1.0, 1e-30])
 def test_huge_logits(tiny, device):
     """As exact as float32 can tell them."""
-    case = problem([40, 7, 1, 20], device=device)
+    case = problem([20, 7, 1], device=device)
     bias, query, key, strength, scalars = case.inputs
     size = torch.full_like(bias, 200.0)
     size[1::3], size[2::3] = -200, 190
-    size[40:64] = -200
+    size[32:48] = -200
+    size[45] = 250  # of no edge, in a row of small ones
     inputs = [size + bias, query, key, strength * tiny, scalars]
     case = replace(case, inputs=inputs)
     expected = case.expected()
@@ -129,24 +125,24 @@ def test_weights_of_a_row_and_nothing_add_up_to_one(device):
 
 
 def test_a_row_does_not_depend_on_the_others(device):
-    case = problem([33, 20, 18], device=device)
-    bias, _, key, strength, scalars = (x[48:80] for x in case.inputs)
+    case = problem([3, 20, 2], device=device)
+    bias, _, key, strength, scalars = (x[16:48] for x in case.inputs)
     few = replace(
         problem([20], device=device),
         inputs=[bias, case.inputs[1][[1, 3]], key, strength, scalars],
         tables=case.tables,
-        cotangent=case.cotangent[48:80],
+        cotangent=case.cotangent[16:48],
     )
     for place, (result, whole) in enumerate(
         zip(few.results(), case.results(), strict=True)
     ):
-        expected = whole[[1, 3]] if place == 2 else whole[48:80]
+        expected = whole[[1, 3]] if place == 2 else whole[16:48]
         assert torch.equal(result, expected), place
 
 
 def test_poisoned_surroundings_and_outputs(device):
     """NaN before and after every input, and in every new tensor before it is filled."""
-    case = problem(FEW, unused=2, device=device)
+    case = problem(FEW, unused=1, device=device)
     expected = case.results()
     with poisoned_new_tensors():
         results = case.map(surrounded).results()
@@ -190,14 +186,14 @@ def test_inputs_are_not_changed_and_repeats_are_identical(device):
 @pytest.mark.filterwarnings("ignore:All-NaN:RuntimeWarning")
 @pytest.mark.parametrize("place", range(5))
 def test_what_is_not_finite_shows_in_its_row_and_in_no_other(place, device):
-    case = problem([20, 17], device=device)
+    case = problem([4, 17], device=device)
     sound = case.results()
-    case.inputs[place][1 if place == 1 else 40] = float("nan")
+    case.inputs[place][1 if place == 1 else 24] = float("nan")
     results = case.results()
     for result, expected in zip(results, sound, strict=True):
-        of_first = 1 if len(result) == 3 else 32
+        of_first = 1 if len(result) == 3 else 16
         assert torch.equal(result[:of_first], expected[:of_first])
-    of_row = slice(40, 41) if place == 4 else slice(32, 49)
+    of_row = slice(24, 25) if place == 4 else slice(16, 33)
     assert results[0][of_row].isnan().all()
 
 
@@ -205,13 +201,13 @@ def test_a_trace_for_few_edges_runs_any_number(device):
     def gradients(inputs, cotangent, rows):
         return with_gradients(replace(case, rows=rows).run, inputs, cotangent)
 
-    case = problem([0, 17, 5], device=device)
+    case = problem([0, 17], device=device)
     trace = make_fx(gradients, tracing_mode="symbolic", _allow_non_fake_inputs=True)
     graph = trace(case.inputs, case.cotangent, case.rows)
     called = {str(node.target) for node in graph.graph.nodes}
     names = ("edge_weights", "edge_weights_backward")
     assert {f"dp_calc.{name}.default" for name in names} <= called
-    other = problem([33, 0, 20, 70], unused=2, device=device)
+    other = problem([3, 0, 33], unused=1, device=device)
     other = replace(other, tables=case.tables)
     results = graph(other.inputs, other.cotangent, other.rows)
     check_equal(results, other.results())
@@ -219,7 +215,7 @@ def test_a_trace_for_few_edges_runs_any_number(device):
 
 def test_tiles_of_another_size(device):
     """A tile of 16 is two of 8."""
-    case = problem([40, 16], device=device)
+    case = problem([20], device=device)
     tile_row, tile_ptr = case.rows
     halves = (tile_row.repeat_interleave(2), tile_ptr * 2)
     scalars = case.inputs[4]
