@@ -18,9 +18,6 @@ __all__ = ["CompileError", "CompiledModel", "make_compiled", "why_not_compiled"]
 _CHUNKS = {"cuda": (128, 512), "cpu": (32, 32)}
 """Atoms at a time, in small systems and in those that fill the larger chunk."""
 
-_LARGE = 8
-"""Cohorts of twice the size in a system that fills so many: fewer launches on CUDA."""
-
 _CPU_SLOTS = 1024
 """Slots of a cohort on a CPU, whose caches hold no more."""
 
@@ -74,9 +71,9 @@ class CompiledModel:
         return Outputs(*(x[: len(types)].clone() for x in results))
 
     def _slots(self, n_edges: int) -> int:
-        large = 2 * self.slots
+        """Twice the size where one cohort would not do: fewer launches on CUDA."""
         on_cuda = self.graphs is not None
-        return large if on_cuda and n_edges >= _LARGE * large else self.slots
+        return 2 * self.slots if on_cuda and n_edges > self.slots else self.slots
 
     def _chunk(self, n_atoms: int) -> int:
         small, large = self._chunks

@@ -26,7 +26,8 @@ class EdgeView(Protocol):
 EdgeFunction = Callable[
     [EdgeView, Sequence[Tensor], Sequence[Tensor]], tuple[Tensor, ...]
 ]
-"""``f(view, src, dst)``: rows of atoms taken to their edges in, sums per atom out."""
+"""``f(view, src, dst)``: rows of the source of each edge and of each destination in, sums
+per destination out; ``view`` takes rows of destinations to their edges."""
 
 
 class Executor(Protocol):
@@ -43,7 +44,7 @@ class Executor(Protocol):
             function: see ``EdgeFunction``; it may not read any other tensor of edges or
                 atoms.
             src: node tensors (N, ...) that it reads at the source of each edge.
-            dst: node tensors (N, ...) that it reads at the destination.
+            dst: node tensors (N, ...) that it reads of the destinations.
 
         Returns:
             Its sums, (N, ...) each.
@@ -78,8 +79,7 @@ class NativeExecutor:
     ) -> tuple[Tensor, ...]:
         """See ``Executor``."""
         at_src = [self.edges.at_src(x) for x in src]
-        at_dst = [self.edges.at_dst(x) for x in dst]
-        return function(self.view, at_src, at_dst)
+        return function(self.view, at_src, dst)
 
     def over_nodes(
         self, function: Callable[..., tuple[Tensor, ...]], *tensors: Tensor

@@ -94,5 +94,5 @@ class EdgePiece:
         view = self.view(layout, vec)
         if self.gated:
             view.source_gate = tensors[self.n_src]
-        dst = [layout.at_dst(x) for x in tensors[self.n_at_src :]]
-        return self.function(view, tensors[: self.n_src], dst)
+        src, dst = tensors[: self.n_src], tensors[self.n_at_src :]
+        return self.function(view, src, dst)

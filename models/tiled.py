@@ -62,8 +62,7 @@ class TiledExecutor:
         self, function: EdgeFunction, src: Sequence[Tensor], dst: Sequence[Tensor]
     ) -> tuple[Tensor, ...]:
         """See ``Executor``."""
-        at_src = [self._at_src(x) for x in src]
-        return function(self._view, at_src, [self._layout.at_dst(x) for x in dst])
+        return function(self._view, [self._at_src(x) for x in src], dst)
 
     def over_nodes(
         self, function: Callable[..., tuple[Tensor, ...]], *tensors: Tensor

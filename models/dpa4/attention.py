@@ -9,7 +9,7 @@ from .linear import FocusLinear, FocusSO3Linear, SO3Linear, parameter
 from .norm import ScalarNorm
 from .view import DPA4EdgeView
 
-__all__ = ["AttentionMaps", "EdgeAttention", "FocusCompetition"]
+__all__ = ["AttentionMaps", "EdgeAttention", "FocusCompetition", "safe_sqrt"]
 
 # Exponents above this appear only where the envelope is below 1e-30; the bound keeps
 # 0 * inf out of the weights.
@@ -57,23 +57,10 @@ class EdgeAttention(nn.Module):
             key: of its source, (E, H).
         """
         bias = self._by_stream(radial) @ self.adamw_attn_logit_w.transpose(0, 1)
-        bias = bias.movedim(0, 1).flatten(1)
-        envelope = view.geometry.envelope
-        weight = self.per_head(view, envelope, bias, query, key)
-        return self._to_channels(weight, radial)
-
-    def per_head(
-        self,
-        view: DPA4EdgeView,
-        envelope: Tensor,
-        bias: Tensor,
-        query: Tensor,
-        key: Tensor,
-    ) -> Tensor:
-        """Attention weights, (E, streams * heads); ``bias`` is radial, one for each."""
         product = (query * key).unflatten(1, (self.streams * self.n_heads, -1))
-        logits = product.sum(-1) / product.shape[-1] ** 0.5 + bias
-        return _normalise(logits, view, envelope[:, None], self.null)
+        dot = product.sum(-1) / product.shape[-1] ** 0.5
+        logits = dot + bias.movedim(0, 1).flatten(1)  # (E, streams * heads)
+        return self._to_channels(_normalise(logits, view, self.null), radial)
 
     @property
     def null(self) -> Tensor:
@@ -95,16 +82,16 @@ class EdgeAttention(nn.Module):
         return per_head.repeat_interleave(like.shape[1] // per_head.shape[1], dim=1)
 
 
-def _normalise(logits: Tensor, view: DPA4EdgeView, w: Tensor, null: Tensor) -> Tensor:
+def _normalise(logits: Tensor, view: DPA4EdgeView, null: Tensor) -> Tensor:
     """``w^2 g e^logit / (null + sum)`` over each destination, (E, K) -> (E, K).
 
     The exponent is shifted by the destination's largest log mass. Squaring
     ``w e^(half)`` instead of multiplying by ``w^2`` or ``e^(2 log w)`` keeps every order
     of derivative finite where w is tiny or zero.
     """
-    layout = view.layout
+    layout, w = view.layout, view.envelope[:, None]
     if view.source_gate is not None:
-        w = w * _safe_sqrt(view.source_gate)[:, None]
+        w = w * safe_sqrt(view.source_gate)[:, None]
     log_mass = torch.where(w > 0, logits + 2 * torch.log(w), -torch.inf)
     shift = layout.largest_at_dst(log_mass, null.log())
     half = (logits - layout.at_dst(shift)) / 2
@@ -113,7 +100,7 @@ def _normalise(logits: Tensor, view: DPA4EdgeView, w: Tensor, null: Tensor) -> T
     return mass / layout.at_dst(total)
 
 
-def _safe_sqrt(x: Tensor) -> Tensor:
+def safe_sqrt(x: Tensor) -> Tensor:
     """Root with derivative zero at zero."""
     positive = x > 0
     return torch.where(positive, torch.where(positive, x, 1).sqrt(), 0)

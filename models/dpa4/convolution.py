@@ -72,8 +72,15 @@ class SO2Convolution(nn.Module):
     def edge_sum(
         self, view: DPA4EdgeView, src: Sequence[Tensor], dst: Sequence[Tensor]
     ) -> tuple[Tensor]:
-        """Weighted sum of the messages at each destination, (N, D, H)."""
+        """Weighted sum of the messages at each destination, (N, D, H).
+
+        Args:
+            view: the edges.
+            src: rows of the source of each edge, see ``at_edges``.
+            dst: rows of the destinations.
+        """
         lmax = self.degrees[0]
+        dst = [view.layout.at_dst(x) for x in dst]
         pair = (src[0] + dst[0])[:, None]
         radial = self.radial_hidden_proj(view.radial[:, : lmax + 1] + pair)
         rotation = (
@@ -96,7 +103,7 @@ class SO2Convolution(nn.Module):
         """Weight of each edge's message, (E, H)."""
         if self.attention is not None:
             return self.attention(view, radial, query=dst[1], key=src[2])
-        return view.gated(view.geometry.envelope)[:, None].expand_as(radial)
+        return view.gated(view.envelope)[:, None].expand_as(radial)
 
     def finish(self, total: Tensor, nodes: Tensor, inv_sqrt_degree: Tensor) -> Tensor:
         """From the sums (N, D, H) and the node features (N, D, H) to (N, D, C)."""

@@ -34,6 +34,7 @@ class Descriptor(nn.Module):
         self.config = config
         blocks = [config.for_block(i) for i in range(len(config.schedule))]
         last = blocks[-1] if blocks else config
+        self.view_kernels: nn.Module | None = None  # set by ``fused_view.fuse_view``
         self.type_embedding = TypeEmbedding(config.ntypes, config.channels)
         self.charge_spin_embedding = (
             ChargeSpinEmbedding(config) if config.charge_spin else None
@@ -67,6 +68,11 @@ class Descriptor(nn.Module):
         return tuple(specs)
 
     @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.type_embedding.adam_type_embedding.device
+
+    @property
     def dtype(self) -> torch.dtype:
         """Precision of the weights and of everything after the edge vectors."""
         return self.type_embedding.adam_type_embedding.dtype
@@ -94,6 +100,8 @@ class Descriptor(nn.Module):
 
     def edge_view(self, layout, vec: Tensor) -> DPA4EdgeView:
         """Edges with vectors (E, 3) as the functions of this model see them."""
+        if self.view_kernels is not None:
+            return self.view_kernels.view(layout, vec, self)
         return DPA4EdgeView(layout, vec, self)
 
     def _masked_spin(self, types: Tensor, conditions) -> Tensor | None:

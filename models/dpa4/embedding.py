@@ -5,9 +5,9 @@ from torch import Tensor, nn
 
 from .activation import Activation
 from .config import DescriptorConfig
-from .harmonics import spherical_harmonics
 from .linear import MLPLayer, parameter
 from .norm import rms_normalize
+from .view import DPA4EdgeView
 
 __all__ = ["EnvironmentSeed", "FilmModulation", "TypeEmbedding", "geometric_messages"]
 
@@ -58,13 +58,17 @@ class EnvironmentSeed(nn.Module):
         _, of_src, of_dst = self.g_layer1.matrix.split([self.n_radial, n_type, n_type])
         return embedded @ of_src, embedded @ of_dst
 
-    def weights(self, basis: Tensor, of_src: Tensor, of_dst: Tensor) -> Tensor:
-        """Learnt weights of edges from basis (E, n_radial) and type parts, (E, B)."""
-        radial = self.rbf_proj_layer2(self.activation(self.rbf_proj_layer1(basis)))
-        hidden = radial @ self.g_layer1.matrix[: self.n_radial] + of_src + of_dst
-        if self.g_layer1.bias is not None:
-            hidden = hidden + self.g_layer1.bias
+    def weights(self, view: DPA4EdgeView, of_src: Tensor, of_dst: Tensor) -> Tensor:
+        """Learnt weights of edges from their lengths and type parts (E, H), (E, B)."""
+        hidden = self.of_length(view) + of_src + of_dst
         return self.g_layer2(self.activation(hidden))
+
+    def of_length(self, view: DPA4EdgeView) -> Tensor:
+        """The part of the first hidden layer that the lengths give, (E, H)."""
+        layer = self.rbf_proj_layer1(view.basis)
+        radial = self.rbf_proj_layer2(self.activation(layer))
+        hidden = radial @ self.g_layer1.matrix[: self.n_radial]
+        return hidden if self.g_layer1.bias is None else hidden + self.g_layer1.bias
 
     def forward(self, moments: Tensor, spin_moments: Tensor | None) -> Tensor:
         """Moments (N, 4, B), those of the spins (N, 3, B) -> logits (N, 2 C)."""
@@ -97,11 +101,13 @@ class FilmModulation(nn.Module):
         return scalars * gain + self.shift_strength_log.exp() * shift.tanh()
 
 
-def geometric_messages(unit: Tensor, radial: Tensor, degree_one: Tensor | None) -> Tensor:
+def geometric_messages(
+    harmonics: Tensor, radial: Tensor, degree_one: Tensor | None
+) -> Tensor:
     """Messages to the initial rows of degree l >= 1: harmonics times radial features.
 
     Args:
-        unit: directions, (E, 3).
+        harmonics: of the directions, (E, (L + 1)^2).
         radial: type-free radial features, (E, L + 1, C).
         degree_one: further messages of degree 1, (E, 3, C).
 
@@ -109,7 +115,6 @@ def geometric_messages(unit: Tensor, radial: Tensor, degree_one: Tensor | None) 
         (E, (L + 1)^2 - 1, C).
     """
     lmax = radial.shape[1] - 1
-    harmonics = spherical_harmonics(unit, lmax)
     parts = [
         harmonics[:, l * l : (l + 1) ** 2, None] * radial[:, l, None, :]
         for l in range(1, lmax + 1)

@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -21,10 +20,11 @@ from ...kernels.so2 import (
 from ..cohorts import TILE
 from .config import DescriptorConfig
 from .convolution import SO2Convolution
-from .descriptor import Descriptor
 from .fused_geometry import FusedFrames, FusedRadial, PlainRadial
 from .fused_grid import fuse_grids
 from .fused_linear import fuse_linears
+from .fused_view import fuse_view, projected_radial
+from .fused_weights import FusedWeights
 from .model import DPA4Model
 from .so2 import MixingStack, RadialMixer
 from .view import DPA4EdgeView
@@ -45,10 +45,12 @@ def fuse(model: DPA4Model, options: KernelOptions) -> DPA4Model:
     tensors = [*model.parameters(), *model.buffers()]
     fused = copy.deepcopy(model, {id(x): x for x in tensors})
     fused.kernel_options = options
-    for i, block in enumerate(fused.descriptor.blocks):
-        config = fused.config.descriptor.for_block(i)
+    descriptor = fused.descriptor
+    fuse_view(descriptor)
+    for i, block in enumerate(descriptor.blocks):
+        config = descriptor.config.for_block(i)
         messages = FusedMessages(block.so2_conv, config, options)
-        messages.radial = _radial(fused.descriptor, messages.projection)
+        messages.radial = projected_radial(descriptor, messages.projection)
         block.so2_conv.fused = messages
     fuse_grids(fused, options.precision)
     fuse_linears(fused, options.precision)
@@ -102,9 +104,9 @@ class FusedMessages(nn.Module):
         What a pair of atoms adds to every degree of the features takes the same way.
         """
         parts = [_to_factors(conv, self.mixer, self.layout)]
-        self.n_factors = parts[0].shape[2]
         if conv.attention is not None:
             parts.append(_to_bias(conv, self.layout.lmax))
+        self.weights_of_edges = FusedWeights(conv, first_bias=parts[0].shape[2])
         projection = torch.cat(parts, dim=2)
         projection = F.pad(projection, (0, -projection.shape[2] % 16))
         self.projection = projection.flatten(0, 1)
@@ -121,58 +123,16 @@ class FusedMessages(nn.Module):
         self, view: DPA4EdgeView, src: Sequence[Tensor], dst: Sequence[Tensor]
     ) -> tuple[Tensor]:
         """See ``SO2Convolution.edge_sum``; the edges come in tiles."""
-        layout = view.layout
+        layout, channels = view.layout, self.layout.channels
         frames = self.frames(view)
         features, envelope = self.radial(view)
-        features = features + src[0] + dst[0]
+        features = features + src[0] + layout.at_dst(dst[0])
         scale = None if self.mixer is None else self.mixer.scale
         rank = 0 if self.mixer is None else self.mixer.rank
-        rows, scalars = rotate_in(
-            frames, features, src[1], scale, rank, self.layout.channels
-        )
-        weight = self._weight(view, features, envelope, scalars, src, dst)
+        rows, scalars = rotate_in(frames, features, src[1], scale, rank, channels)
+        weight = self.weights_of_edges(view, features, envelope, scalars, src, dst)
         rows = mix(rows, self.weights, self.options.cohort_edges)
-        sums = tile_sum(frames, rows, weight * layout.real[:, None], TILE)
-        return (layout.add_tiles(sums),)
-
-    def _weight(
-        self,
-        view: DPA4EdgeView,
-        features: Tensor,
-        envelope: Tensor,
-        scalars: Tensor,
-        src: Sequence[Tensor],
-        dst: Sequence[Tensor],
-    ) -> Tensor:
-        """Weight of each edge's message, per stream and head, (E, K)."""
-        conv, n_focus = self._conv[0], self.layout.n_focus
-        if conv.attention is None:
-            weight = view.gated(envelope)[:, None].expand(-1, n_focus)
-        else:
-            n_weights = n_focus * conv.attention.n_heads
-            bias = features[:, self.n_factors :][:, :n_weights]
-            weight = conv.attention.per_head(view, envelope, bias, dst[1], src[2])
-        if conv.competition is None:
-            return weight
-        streams = scalars.unflatten(1, (n_focus, -1)).movedim(1, 0)
-        share = conv.competition(streams).T
-        return weight * share.repeat_interleave(weight.shape[1] // n_focus, dim=1)
-
-
-def _radial(descriptor: Descriptor, projection: Tensor) -> FusedRadial | PlainRadial:
-    config = descriptor.config
-    covered = config.basis_type == "bessel" and config.bridging is None
-    if not covered or config.activation != "silu" or len(config.radial_mlp) != 1:
-        return PlainRadial(projection)
-    return FusedRadial(
-        descriptor.radial_basis,
-        descriptor.radial_embedding,
-        projection,
-        rcut=float(np.float32(config.rcut)),
-        exponent=config.env_exp[1],
-        eps=config.eps,
-        vanishing=config.version >= 1.1,
-    )
+        return (layout.add_tiles(tile_sum(frames, rows, weight, TILE)),)
 
 
 def _to_factors(

@@ -5,14 +5,26 @@ from itertools import product
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from ...kernels.edge_frames import FrameTables, edge_frames
 from ...kernels.radial import RadialTables, radial_features
+from .config import DescriptorConfig
+from .embedding import EnvironmentSeed
 from .harmonics import generators, ladder_step, spherical_harmonics
+from .linear import MLPLayer
 from .radial import RADIAL_NORM_EPS, RadialBasis, RadialNetwork
 from .view import DPA4EdgeView
 
-__all__ = ["FusedFrames", "FusedRadial", "PlainRadial", "frame_tables"]
+__all__ = [
+    "FusedFrames",
+    "FusedRadial",
+    "PlainRadial",
+    "covers_radial",
+    "frame_tables",
+    "fused_network",
+    "fused_seed",
+]
 
 
 class FusedFrames(nn.Module):
@@ -52,57 +64,95 @@ class PlainRadial(nn.Module):
     def forward(self, view: DPA4EdgeView) -> tuple[Tensor, Tensor]:
         """Features (E, n) and envelope (E,)."""
         radial = view.radial.flatten(1)[:, : len(self.projection)]
-        return radial @ self.projection, view.geometry.envelope
+        return radial @ self.projection, view.envelope
 
 
 class FusedRadial(nn.Module):
-    """Features of the edges from their vectors in one kernel, like ``PlainRadial``.
-
-    The last layer of the network and the projection are both linear, so they are one.
+    """Features of the edges from their vectors in one kernel.
 
     Args:
+        config: options of the model, for which ``covers_radial`` is true.
         basis: radial basis of the model.
-        network: its radial network, one that ``covers`` is true for.
-        projection: as for ``PlainRadial``, float64.
-        rcut: cutoff of the envelope as the model rounds it, in Å.
-        exponent: number of terms of the envelope.
-        eps: of the configuration.
-        vanishing: whether the radial features are multiplied by the envelope.
+        hidden: from the basis to the hidden layer.
+        norm_scale: of the norm of the hidden layer, or None.
+        out: from the hidden layer to the features, (W, n), float64.
+        out_bias: (n,), float64, or None.
+        vanishing: whether the features are multiplied by the envelope.
     """
 
     def __init__(
         self,
+        config: DescriptorConfig,
         basis: RadialBasis,
-        network: RadialNetwork,
-        projection: Tensor,
-        rcut: float,
-        exponent: int,
-        eps: float,
+        hidden: MLPLayer,
+        norm_scale: Tensor | None,
+        out: Tensor,
+        out_bias: Tensor | None,
         vanishing: bool,
     ):
         super().__init__()
-        first, *between, last = network.net
-        norm = between[0].adam_scale if len(between) > 1 else None
-        n_used = len(projection)
-        out = last.matrix.double()[:, :n_used] @ projection
-        out_bias = None if last.bias is None else last.bias.double()[:n_used] @ projection
+        self.n_features = out.shape[1]
+        missing = -self.n_features % 16
+        out = F.pad(out, (0, missing)).float()
+        out_bias = None if out_bias is None else F.pad(out_bias, (0, missing)).float()
         self.tables = RadialTables(
             basis.adam_freqs[0],
-            first.matrix,
-            first.bias,
-            norm,
-            out.float(),
-            None if out_bias is None else out_bias.float(),
-            (float(basis.rcut), rcut),
-            (basis.exponent, exponent),
-            eps,
+            hidden.matrix,
+            hidden.bias,
+            norm_scale,
+            out,
+            out_bias,
+            (float(basis.rcut), float(np.float32(config.rcut))),
+            config.env_exp,
+            config.eps,
             RADIAL_NORM_EPS,
             vanishing,
         )
 
     def forward(self, view: DPA4EdgeView) -> tuple[Tensor, Tensor]:
         """Features (E, n) and envelope (E,)."""
-        return radial_features(view.vec, self.tables)
+        features, envelope = radial_features(view.vec, self.tables)
+        return features[:, : self.n_features], envelope
+
+
+def covers_radial(config: DescriptorConfig) -> bool:
+    """Whether the kernel knows the radial network of a model."""
+    simple = config.basis_type == "bessel" and config.bridging is None
+    return simple and config.activation == "silu" and len(config.radial_mlp) == 1
+
+
+def fused_network(
+    config: DescriptorConfig,
+    basis: RadialBasis,
+    network: RadialNetwork,
+    projection: Tensor | None = None,
+) -> FusedRadial:
+    """The radial network and, if given, a projection as in ``PlainRadial``, float64.
+
+    The last layer of the network and the projection are both linear, so they are one.
+    """
+    hidden, *between, last = network.net
+    out, bias = last.matrix.double(), last.bias
+    bias = None if bias is None else bias.double()
+    if projection is not None:
+        n_used = len(projection)
+        out = out[:, :n_used] @ projection
+        bias = None if bias is None else bias[:n_used] @ projection
+    norm_scale = between[0].adam_scale if len(between) > 1 else None
+    vanishing = config.version >= 1.1
+    return FusedRadial(config, basis, hidden, norm_scale, out, bias, vanishing)
+
+
+def fused_seed(
+    config: DescriptorConfig, basis: RadialBasis, seed: EnvironmentSeed
+) -> FusedRadial:
+    """``EnvironmentSeed.of_length``: three linear layers of which two are one."""
+    first, second = seed.rbf_proj_layer1, seed.rbf_proj_layer2
+    to_hidden = seed.g_layer1.matrix[: seed.n_radial].double()
+    out, bias = second.matrix.double() @ to_hidden, None
+    if second.bias is not None:
+        bias = second.bias.double() @ to_hidden + seed.g_layer1.bias.double()
+    return FusedRadial(config, basis, first, None, out, bias, vanishing=False)
 
 
 def frame_tables(lmax: int, eps: float, dtype: torch.dtype) -> FrameTables:

@@ -48,21 +48,23 @@ class InitialState(nn.Module):
         the last with spins.
         """
         geometry, layout = view.geometry, view.layout
-        degree = layout.sum_at_dst(geometry.envelope.square()[:, None])
+        envelope = view.envelope
+        degree = layout.sum_at_dst(envelope.square()[:, None])
         if self.env_seed_embedding is None:
             return (degree,)
-        weights = self.env_seed_embedding.weights(view.basis, src[0], dst[0])
-        strength = (geometry.envelope / geometry.length)[:, None]
+        of_dst = layout.at_dst(dst[0])
+        weights = self.env_seed_embedding.weights(view, src[0], of_dst)
+        strength = (envelope / geometry.length)[:, None]
         moment = torch.cat([strength, strength * geometry.unit], dim=1)  # (E, 4)
         sums = [degree, self._moments(view, moment, weights)]
         of_spin = None
         if len(src) > 1:
-            of_spin = src[2] * geometry.envelope[:, None, None]
+            of_spin = src[2] * envelope[:, None, None]
         if self.n_rows > 1:
-            messages = geometric_messages(geometry.unit, view.radial, of_spin)
+            messages = geometric_messages(view.harmonics, view.radial, of_spin)
             sums.append(layout.sum_at_dst(view.gated(messages)))
         if len(src) > 1:
-            spin_moment = geometry.envelope[:, None] * src[1]
+            spin_moment = envelope[:, None] * src[1]
             sums.append(self._moments(view, spin_moment, weights))
         return tuple(sums)
 

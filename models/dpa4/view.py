@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from torch import Tensor
 
 from .geometry import EdgeGeometry, edge_geometry
+from .harmonics import spherical_harmonics
 
 if TYPE_CHECKING:
     from .descriptor import Descriptor
@@ -38,6 +39,16 @@ class DPA4EdgeView:
         """Lengths, directions and envelopes."""
         return edge_geometry(self.vec, self._descriptor.config, self._descriptor.dtype)
 
+    @property
+    def envelope(self) -> Tensor:
+        """Smooth cutoff weight, (E,)."""
+        return self.geometry.envelope
+
+    @cached_property
+    def harmonics(self) -> Tensor:
+        """Spherical harmonics of the directions, (E, D) for all degrees of the nodes."""
+        return spherical_harmonics(self.geometry.unit, self._descriptor.config.node_lmax)
+
     @cached_property
     def basis(self) -> Tensor:
         """Radial basis with its envelope, (E, n_radial)."""
@@ -48,7 +59,7 @@ class DPA4EdgeView:
         """Type-free radial features, (E, L + 1, C)."""
         radial = self._descriptor.radial_embedding(self.basis)
         if self._descriptor.config.version >= 1.1:
-            radial = radial * self.geometry.envelope[:, None, None]
+            radial = radial * self.envelope[:, None, None]
         return radial
 
     def rotation(self, lmax: int, mmax: int) -> list[Tensor]:
