@@ -57,11 +57,11 @@ def _row(out, name):
 @pytest.mark.parametrize("optimizer", ["bfgs", "fire"])
 def test_atoms_relax_and_the_cell_stays(run, structure, tmp_path, optimizer):
     start = _water()
-    status, out, err = run(structure(start), "--optimizer", optimizer, "--fmax", 0.01)
+    status, out, err = run(structure(start), "--optimizer", optimizer, "--fmax", 0.03)
     assert status == 0, err
     relaxed = _evaluated(tmp_path / "relaxed.traj")
     forces = np.linalg.norm(relaxed.get_forces(), axis=1)
-    assert forces.max() <= 0.01
+    assert forces.max() <= 0.03
     assert np.array_equal(relaxed.cell, start.cell)
     assert not relaxed.has("momenta")
     start.calc = relaxed.calc
@@ -70,7 +70,7 @@ def test_atoms_relax_and_the_cell_stays(run, structure, tmp_path, optimizer):
         assert energy == pytest.approx(atoms.get_potential_energy(), abs=1e-6)
         assert pressure == pytest.approx(-atoms.get_stress()[:3].mean() / GPa, abs=1e-4)
         assert volume == pytest.approx(atoms.get_volume(), abs=1e-4)
-    assert force > 0.01
+    assert force > 0.03
     steps = ase.io.read(tmp_path / "relaxed.steps.traj", ":")
     assert np.array_equal(steps[0].positions, start.positions)
     assert np.array_equal(steps[-1].positions, relaxed.positions)
