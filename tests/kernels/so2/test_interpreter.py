@@ -7,6 +7,8 @@ import pytest
 from ..interpreter import check_in_interpreter
 
 
-@pytest.mark.parametrize("name", ["test_triton.py", "test_refusals.py", "test_memory.py"])
-def test_kernels_in_the_interpreter(name):
-    check_in_interpreter(Path(__file__).with_name(name))
+@pytest.mark.parametrize(
+    "names", [("test_triton.py",), ("test_refusals.py", "test_memory.py")], ids=str
+)
+def test_kernels_in_the_interpreter(names):
+    check_in_interpreter(*map(Path(__file__).with_name, names))
