@@ -1,7 +1,7 @@
 """Structures padded to one of few sizes, so that one captured graph serves many.
 
-Atoms are added that have no neighbours, and edges too long to count that belong to the
-last of these. No padding is in a cohort; what it adds to any result is exactly zero.
+Atoms are added that have no neighbours, and edges too long to count between the last of
+these and itself. No padding is in a cohort or in a sum over edges.
 """
 
 import math
@@ -137,17 +137,15 @@ def _pad_edges(edges: EdgeList, n_atoms: int, n_edges: int, far: float) -> EdgeL
         F.pad(edges.src, (0, more), value=last),
         F.pad(edges.dst, (0, more), value=last),
         vec,
-        _pad_ptr(edges.row_ptr, more_atoms, n_edges),
+        _pad_ptr(edges.row_ptr, more_atoms),
         torch.cat([edges.by_source, numbers]),
-        _pad_ptr(edges.source_ptr, more_atoms, n_edges),
+        _pad_ptr(edges.source_ptr, more_atoms),
     )
 
 
-def _pad_ptr(ptr: Tensor, more: int, n_edges: int) -> Tensor:
-    """The atoms added have no edges, but for the last, which has all that were added."""
-    ptr = torch.cat([ptr, ptr[-1:].expand(more)])
-    ptr[-1] = n_edges
-    return ptr
+def _pad_ptr(ptr: Tensor, more: int) -> Tensor:
+    """The edges added are in no sum: one of so many would be waited for."""
+    return torch.cat([ptr, ptr[-1:].expand(more)])
 
 
 def _pad_cohorts(

@@ -7,8 +7,8 @@ from torch import Tensor
 
 __all__ = ["largest_of_runs", "sum_runs"]
 
-_ROWS = 8
-"""Rows read at a time."""
+_BLOCK = 1024
+"""Numbers that a warp reads at a time."""
 
 
 @torch.library.custom_op("dp_calc::sum_runs", mutates_args=())
@@ -48,17 +48,18 @@ def _reduce(values: Tensor, order: Tensor, ptr: Tensor, largest: bool) -> Tensor
     out = values.new_empty(n_runs, width)
     if not out.numel():
         return out
-    # A warp reads 128 neighbouring columns, so that no sum crosses threads.
-    warps = min(4, max(1, triton.next_power_of_2(width) // 128))
-    runs_kernel[n_runs, triton.cdiv(width, 128 * warps)](
+    # With 128 neighbouring columns to a warp no sum crosses threads.
+    columns = min(512, triton.next_power_of_2(width))
+    warps = max(1, columns // 128)
+    runs_kernel[n_runs, triton.cdiv(width, columns)](
         values,
         order,
         ptr,
         out,
         width,
         LARGEST=largest,
-        COLUMNS=128 * warps,
-        ROWS=_ROWS,
+        COLUMNS=columns,
+        ROWS=min(64, _BLOCK * warps // columns),
         num_warps=warps,
     )
     return out

@@ -52,22 +52,13 @@ def largest_of_runs(values: Tensor, index: Tensor, order: Tensor, ptr: Tensor) -
 
 _HAS_TRITON = find_spec("triton") is not None
 
-_NARROW = 16
-"""Columns; a GPU adds up wider rows with a thread for each column at full speed."""
-
-_RUN = 16
-"""Rows that one thread adds up where the rows are narrow."""
-
 
 class _SegmentSum(torch.autograd.Function):
     @staticmethod
     def forward(ctx, values, index, order, ptr):
         ctx.save_for_backward(index, order, ptr)
         flat = values.reshape(values.shape[0], _row_size(values))
-        long = len(order) >= 2 * _RUN * len(ptr)
-        narrow = values.is_cuda and flat.shape[1] <= _NARROW
-        add_up = _sum_in_two if narrow and long else sum_runs
-        total = add_up(flat, order, ptr)
+        total = sum_runs(flat, order, ptr)
         return total.reshape(ptr.shape[0] - 1, *values.shape[1:])
 
     @staticmethod
@@ -88,7 +79,7 @@ class _Gather(torch.autograd.Function):
 
 def sum_runs(flat: Tensor, order: Tensor, ptr: Tensor) -> Tensor:
     """Sum rows (E, W) in runs of ``order`` that start at ``ptr`` (N + 1,), -> (N, W)."""
-    if flat.is_cuda and flat.shape[1] > _NARROW and _HAS_TRITON:
+    if flat.is_cuda and _HAS_TRITON:
         # With few runs, embedding_bag has few threads, which wait for memory.
         from . import runs
 
@@ -96,15 +87,6 @@ def sum_runs(flat: Tensor, order: Tensor, ptr: Tensor) -> Tensor:
     # embedding_bag is the fused "gather rows and add them up" of torch: one pass over
     # the values, each run added in order by one thread.
     return embedding_bag(order, flat, ptr, mode="sum", include_last_offset=True)
-
-
-def _sum_in_two(flat: Tensor, order: Tensor, ptr: Tensor) -> Tensor:
-    """Sum short parts of the runs, then these: few threads have one long run each."""
-    cuts = torch.arange(0, len(order), _RUN, device=ptr.device)
-    parts = torch.cat([ptr, cuts]).sort().values
-    sums = sum_runs(flat, order, parts)
-    in_order = torch.arange(len(sums), device=ptr.device)
-    return sum_runs(sums, in_order, torch.searchsorted(parts, ptr))
 
 
 def _row_size(values: Tensor) -> int:

@@ -96,10 +96,6 @@ class Cohort:
     sources: Tensor
     source_ptr: Tensor
 
-    def add_edges(self, total: Tensor, values: Tensor) -> None:
-        """Put slots (S, ...) where their edges are in ``total``, (E + 1, ...)."""
-        total.index_copy_(0, self.edge, values)
-
     def add_rows(self, total: Tensor, values: Tensor) -> None:
         """Put rows (T, ...) where their atoms are in ``total``, (N + 1, ...)."""
         total.index_copy_(0, self.atoms, values)

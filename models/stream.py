@@ -45,7 +45,8 @@ class StreamExecutor:
         self.source_gate: Tensor | None = None
         self._view = view
         self._n_atoms = edges.n_atoms
-        self._vec = torch.cat([edges.vec, far_away(edges.vec, far)])
+        # In the order of the slots, once for all that reads them.
+        self._vec = _ToSlots.apply(edges.vec, cohorts.stacked.edge, far)
 
     def over_edges(
         self, function: EdgeFunction, src: Sequence[Tensor], dst: Sequence[Tensor]
@@ -63,6 +64,25 @@ class StreamExecutor:
         return _OverNodes.apply((self.runner, function, self.chunk), *tensors)
 
 
+class _ToSlots(torch.autograd.Function):
+    """Edge vectors (E, 3) -> slots of the cohorts (n, S, 3)."""
+
+    @staticmethod
+    def forward(ctx, vec, edge, far):
+        ctx.save_for_backward(edge)
+        ctx.n_edges = len(vec)
+        with_padding = torch.cat([vec, far_away(vec, far)])
+        return with_padding.index_select(0, edge.flatten()).unflatten(0, edge.shape)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (edge,) = ctx.saved_tensors
+        of_vec = grad.new_zeros(ctx.n_edges + 1, 3)
+        # Each edge has one slot; all of the padding is written to the last row.
+        of_vec.index_copy_(0, edge.flatten(), grad.flatten(0, 1))
+        return of_vec[:-1], None, None
+
+
 class _OverEdges(torch.autograd.Function):
     @staticmethod
     def forward(ctx, run, vec, *tensors):
@@ -70,8 +90,8 @@ class _OverEdges(torch.autograd.Function):
         ctx.save_for_backward(vec, *tensors)
         runner, piece, cohorts, n_atoms = run
         totals = None
-        for cohort in cohorts:
-            inputs = _inputs(piece, cohort, vec, tensors)
+        for cohort, part in zip(cohorts, vec, strict=True):
+            inputs = [part, *_rows(piece, cohort, tensors)]
             sums = runner.run(piece, _fixed(cohort), inputs)
             if totals is None:  # one row more, for the padding
                 totals = [x.new_zeros(n_atoms + 1, *x.shape[1:]) for x in sums]
@@ -85,30 +105,25 @@ class _OverEdges(torch.autograd.Function):
         (runner, piece, cohorts, n_atoms), (vec, *tensors) = ctx.run, ctx.saved_tensors
         wanted = ctx.needs_input_grad[1:]
         grads = [torch.cat([g, g.new_zeros(1, *g.shape[1:])]) for g in grads]
-        sizes = [len(vec), *[n_atoms + 1] * len(tensors)]
+        of_vec = torch.empty_like(vec) if wanted[0] else None
         totals = [
-            x.new_zeros(n, *x.shape[1:])
-            for x, n in compress(zip((vec, *tensors), sizes, strict=True), wanted)
+            x.new_zeros(n_atoms + 1, *x.shape[1:]) for x in compress(tensors, wanted[1:])
         ]
-        for cohort in cohorts:
-            inputs = _inputs(piece, cohort, vec, tensors)
+        for i, cohort in enumerate(cohorts):
+            inputs = [vec[i], *_rows(piece, cohort, tensors)]
             rows = [g.index_select(0, cohort.atoms) for g in grads]
             parts = runner.differentiate(piece, _fixed(cohort), inputs, rows, wanted)
-            _add_parts(cohort, piece, totals, parts, wanted)
-        for total in totals:
-            total[-1] = 0  # the padding is added there
-        results = (
-            total[: len(x)]
-            for total, x in zip(totals, compress((vec, *tensors), wanted), strict=True)
-        )
-        return None, *(next(results) if w else None for w in wanted)
+            if of_vec is not None:
+                of_vec[i].copy_(parts[0])
+            _add_parts(cohort, piece, totals, parts[int(wanted[0]) :], wanted[1:])
+        sums = (total[:-1] for total in totals)  # the padding is added to the last rows
+        return None, of_vec, *(next(sums) if w else None for w in wanted[1:])
 
 
 def _add_parts(cohort: Cohort, piece: EdgePiece, totals, parts, wanted) -> None:
-    """Add the gradients of a cohort to the totals of edge vectors, sources and rows."""
-    n_at_dst = len(wanted) - 1 - piece.n_at_src
-    add = [cohort.add_edges, *[cohort.add_at_src] * piece.n_at_src]
-    add += [cohort.add_rows] * n_at_dst
+    """Add the gradients of a cohort to the totals of source rows and destination rows."""
+    n_at_src = piece.n_at_src
+    add = [cohort.add_at_src] * n_at_src + [cohort.add_rows] * (len(wanted) - n_at_src)
     for add_to, total, part in zip(compress(add, wanted), totals, parts, strict=True):
         add_to(total, part)
 
@@ -117,15 +132,15 @@ def _fixed(cohort: Cohort) -> tuple[Tensor, ...]:
     return cohort.tile_row, cohort.tile_ptr, cohort.real
 
 
-def _inputs(piece: EdgePiece, cohort: Cohort, vec: Tensor, tensors) -> list[Tensor]:
-    """Edge vectors and node rows of a cohort."""
+def _rows(piece: EdgePiece, cohort: Cohort, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Rows of the sources and of the destinations of a cohort."""
     at_src = [x.index_select(0, cohort.src) for x in tensors[: piece.n_at_src]]
     at_dst = tensors[piece.n_at_src :]
     if at_dst:
         # Padding rows repeat an atom; what they give is written to the padding row.
         atoms = cohort.atoms.clamp(max=len(at_dst[0]) - 1)
         at_dst = [x.index_select(0, atoms) for x in at_dst]
-    return [vec.index_select(0, cohort.edge), *at_src, *at_dst]
+    return [*at_src, *at_dst]
 
 
 class _OverNodes(torch.autograd.Function):

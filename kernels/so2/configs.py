@@ -13,11 +13,13 @@ class Launch:
         row_block: edges of a program where rows are rotated.
         row_warps: warps of a program there.
         sum_block: rows of a tile that are summed at a time.
+        sum_backward_block: likewise in the backward.
     """
 
     row_block: int = 8
     row_warps: int = 4
     sum_block: int = 32
+    sum_backward_block: int = 64
 
 
 LAUNCH = Launch()

@@ -133,7 +133,12 @@ def tile_sum(frames: Tensor, rows: Tensor, weight: Tensor, tile: int) -> Tensor:
     out = rows.new_empty(n_edges // tile, n_packed, rows.shape[2])
     if n_edges:
         tile_sum_kernel[n_edges // tile, weight.shape[1]](
-            frames, rows, weight, out, **_tile_sizes(frames, rows, weight, tile)
+            frames,
+            rows,
+            weight,
+            out,
+            BLOCK=LAUNCH.sum_block,
+            **_tile_sizes(frames, rows, weight, tile),
         )
     return out
 
@@ -162,6 +167,7 @@ def tile_sum_backward(
             of_frames,
             of_rows,
             of_weight,
+            BLOCK=LAUNCH.sum_backward_block,
             **_tile_sizes(frames, rows, weight, tile),
         )
     return of_frames, of_rows, of_weight
@@ -181,7 +187,6 @@ def _tile_sizes(frames, rows, weight, tile) -> dict:
         "N_FOCUS": n_focus,
         "CHANNELS": rows.shape[2] // n_focus,
         "PACKED": max(16, triton.next_power_of_2(n_packed)),
-        "BLOCK": LAUNCH.sum_block,
         "PRECISION": _SUM_PRECISION,
     }
 

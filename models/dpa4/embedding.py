@@ -45,6 +45,7 @@ class EnvironmentSeed(nn.Module):
         self.g_layer1 = MLPLayer(n_radial + 2 * n_type, n_hidden, bias)
         self.g_layer2 = MLPLayer(n_hidden, n_filter, bias)
         self.output_proj = MLPLayer(n_filter * self.n_axis, 2 * channels)
+        self.fused: nn.Module | None = None  # set by ``fused_view.fuse_view``
         self.spin_scale = parameter(1) if config.magnetic_types else None
 
     def project_types(self, types: Tensor) -> tuple[Tensor, Tensor]:
@@ -60,10 +61,10 @@ class EnvironmentSeed(nn.Module):
 
     def weights(self, view: DPA4EdgeView, of_src: Tensor, of_dst: Tensor) -> Tensor:
         """Learnt weights of edges from their lengths and type parts (E, H), (E, B)."""
-        hidden = self.of_length(view) + of_src + of_dst
-        return self.g_layer2(self.activation(hidden))
+        of_length = self._of_length if self.fused is None else self.fused
+        return self.g_layer2(self.activation(of_length(view) + of_src + of_dst))
 
-    def of_length(self, view: DPA4EdgeView) -> Tensor:
+    def _of_length(self, view: DPA4EdgeView) -> Tensor:
         """The part of the first hidden layer that the lengths give, (E, H)."""
         layer = self.rbf_proj_layer1(view.basis)
         radial = self.rbf_proj_layer2(self.activation(layer))

@@ -146,7 +146,7 @@ def fused_network(
 def fused_seed(
     config: DescriptorConfig, basis: RadialBasis, seed: EnvironmentSeed
 ) -> FusedRadial:
-    """``EnvironmentSeed.of_length``: three linear layers of which two are one."""
+    """``EnvironmentSeed._of_length``: three linear layers, of which two are one."""
     first, second = seed.rbf_proj_layer1, seed.rbf_proj_layer2
     to_hidden = seed.g_layer1.matrix[: seed.n_radial].double()
     out, bias = second.matrix.double() @ to_hidden, None

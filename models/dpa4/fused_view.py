@@ -24,7 +24,7 @@ def fuse_view(descriptor: Descriptor) -> None:
     descriptor.view_kernels = ViewKernels(descriptor)
     seed = descriptor.initial.env_seed_embedding
     if seed is not None and covers_radial(descriptor.config):
-        seed.of_length = FusedSeed(descriptor, seed)
+        seed.fused = FusedSeed(descriptor, seed)
 
 
 def projected_radial(descriptor: Descriptor, projection: Tensor):
@@ -89,7 +89,7 @@ class FusedEdgeView(DPA4EdgeView):
 
 
 class FusedSeed(nn.Module):
-    """Drop-in of ``EnvironmentSeed.of_length``.
+    """What ``EnvironmentSeed`` makes of the lengths of edges, in one kernel.
 
     Args:
         descriptor: whose radial basis the seed reads.
