@@ -12,7 +12,7 @@ from ase.build import molecule
 from dp_calc.data import water_model
 
 SCRIPT = Path(__file__).with_name("interrupted.py")
-STEPS = 60
+STEPS = 45
 
 pytestmark = pytest.mark.skipif(
     sys.platform == "win32", reason="runs where processes can be forked (POSIX)"
@@ -31,7 +31,7 @@ def water(tmp_path):
 
 @pytest.mark.parametrize(
     ("ensemble", "times", "ending"),
-    [("nve", 10, "traj"), ("langevin", 4, "extxyz"), ("npt", 4, "traj")],
+    [("nve", 6, "traj"), ("langevin", 4, "extxyz"), ("npt", 4, "traj")],
 )
 def test_interrupted_at_random_moments(dp_calc, water, tmp_path, ensemble, times, ending):
     args = ["md", water, "-m", water_model(), "--device", "cpu", "--steps", STEPS]
