@@ -1,7 +1,6 @@
 """Structures padded to one of few sizes, so that one captured graph serves many.
 
-Atoms are added that have no neighbours, and edges too long to count between the last of
-these and itself. No padding is in a cohort or in a sum over edges.
+Atoms are added that have no neighbours, and edges that are in no cohort and in no sum.
 """
 
 import math
@@ -95,7 +94,7 @@ def pad_system(
         few_sizes: pad further, to one of few sizes.
     """
     rounded = _rounded if few_sizes else int
-    n_atoms = chunk * rounded(-(-(len(types) + 1) // chunk))
+    n_atoms = chunk * rounded(max(1, -(-len(types) // chunk)))
     n_cohorts, n_slots, n_sources = cohorts.shape
     n_cohorts = rounded(n_cohorts)
     if few_sizes:

@@ -32,16 +32,17 @@ def largest_error(
         "ieee",
         *([x.double() for x in matrices] for matrices in (order_0, order_1, gate)),
     )
-    inputs = _random_inputs(weights)
+    *inputs, scale = _random_inputs(weights)
+    exact_scale = scale.double()
 
     def on_kernels(frames, factors, source, weight):
         channels = weights.layout.channels
-        rows, first = operators.rotate_in(frames, factors, source, None, 1, channels)
+        rows, first = operators.rotate_in(frames, factors, source, scale, 1, channels)
         rows = operators.mix(rows, weights, cohort_edges=0)
         return operators.tile_sum(frames, rows, weight, _TILE), first
 
     def in_float64(frames, factors, source, weight):
-        rows, first = reference.rotate_in(frames, factors, source, None, 1)
+        rows, first = reference.rotate_in(frames, factors, source, exact_scale, 1)
         rows = reference.mix(rows, exact)
         return reference.tile_sum(frames, rows, weight, _TILE), first
 
@@ -58,9 +59,11 @@ def _random_inputs(weights: StackWeights) -> list[Tensor]:
     generator = torch.Generator().manual_seed(0)
     shapes = [
         (_EDGES, 3, layout.n_packed),
-        (_EDGES, layout.n_packed + layout.lmax**2),
+        # As wide as a model has them, for which another kernel would be compiled.
+        (_EDGES, -(-(layout.n_packed + layout.lmax**2 + 1) // 16) * 16),
         (_EDGES, layout.n_packed, layout.width),
         (_EDGES, layout.n_focus),
+        (1, layout.width),
     ]
     return [torch.randn(s, generator=generator).to(device) for s in shapes]
 
