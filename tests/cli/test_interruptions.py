@@ -89,7 +89,7 @@ def _rows(output):
 
 
 @pytest.mark.parametrize("ending", [".extxyz", ".db"])
-def test_ten_stops_change_nothing(structures, uninterrupted, tmp_path, ending):
+def test_stops_change_nothing(structures, uninterrupted, tmp_path, ending):
     expected = uninterrupted(ending)
     whole = expected.stat().st_size
     output, part = tmp_path / f"out{ending}", tmp_path / f"out{ending}.part"
@@ -97,7 +97,7 @@ def test_ten_stops_change_nothing(structures, uninterrupted, tmp_path, ending):
     randomly = random.Random(ending)
     kept, n_stopped = 0, 0
     for stop in range(12):
-        if stop >= 5 and kept:  # on a busy machine the first stops may come too early
+        if stop >= 4 and kept:  # on a busy machine the first stops may come too early
             break
         number = (signal.SIGKILL, signal.SIGINT)[stop % 2]
         process = _start(structures, output, "--resume")
