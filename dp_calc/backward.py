@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from .compiled_model import CompiledModel
-from .models import EdgeList, StreamExecutor, TiledExecutor, make_cohorts
+from .models import EdgeList, StreamExecutor, TiledExecutor, make_cohorts, make_tiles
+from .recorded_model import RecordedModel
 from .settings import Settings
 
 __all__ = ["Backward", "check_backward", "choose_backward"]
@@ -20,6 +21,9 @@ _USABLE = 0.5
 not of what happens to be free: the choice, and so the last bit of a result, must not
 depend on what else runs."""
 
+_USABLE_RECORDED = 0.1
+"""Likewise where a recorded evaluation, which holds its memory, wins a fourth in time."""
+
 
 @dataclass(frozen=True)
 class Backward:
@@ -28,18 +32,20 @@ class Backward:
     Attributes:
         name: ``"native"``, ``"cohort"`` or ``"stream"``.
         why: the reason, a clause.
-        compiled: whether compiled code does it.
+        by: what evaluates it: ``"compiled"`` code, a ``"recorded"`` evaluation, or the
+            model as it is, ``"eager"``.
     """
 
     name: str
     why: str
-    compiled: bool = False
+    by: str = "eager"
 
     def executor(self, model: nn.Module, settings: Settings):
         """What goes over edges and atoms; None if all of them are kept as they are."""
 
         def tiled(edges: EdgeList, view) -> TiledExecutor:
-            return TiledExecutor(edges, view, model.dtype, far=2 * model.rcut)
+            tiles = make_tiles(edges, model.dtype)
+            return TiledExecutor(edges.vec, view, tiles, far=2 * model.rcut)
 
         if self.name != "stream":
             return tiled if getattr(model, "kernel_options", None) else None
@@ -69,6 +75,7 @@ def choose_backward(
     settings: Settings,
     edges: EdgeList,
     compiled: CompiledModel | None = None,
+    recorded: RecordedModel | None = None,
 ) -> Backward:
     """Decide for one structure.
 
@@ -77,17 +84,22 @@ def choose_backward(
         settings: ``backward`` asks for one kind or leaves the choice.
         edges: of the structure.
         compiled: the compiled model, where there is one.
+        recorded: the recorded model, where there is one.
     """
-    if compiled is not None and compiled.holds(edges):
-        return Backward("stream", "compiled code is fastest that way", compiled=True)
-    if settings.backward != "auto":
-        return Backward(
-            settings.backward, f'backward="{settings.backward}" was asked for'
-        )
+    asked = f'backward="{settings.backward}" was asked for'
+    if settings.backward in ("native", "cohort"):
+        by = "eager" if recorded is None else "recorded"
+        return Backward(settings.backward, asked, by)
     if not hasattr(model, "bytes_per_edge"):
         return Backward("native", "this kind of model has no other")
     needed, memory = edges.n_edges * model.bytes_per_edge, _memory(model.device)
     kept = f"all activations take about {_gigabytes(needed)} of {_gigabytes(memory)}"
+    if recorded is not None and needed < _USABLE_RECORDED * memory:
+        return Backward("native", kept, "recorded")
+    if compiled is not None and compiled.holds(edges):
+        return Backward("stream", "compiled code goes over edges that way", "compiled")
+    if settings.backward == "stream":
+        return Backward("stream", asked)
     return Backward("native" if needed < _USABLE * memory else "stream", kept)
 
 

@@ -14,6 +14,7 @@ from .evaluation import Outputs, evaluate_model
 from .fusing import with_fused_edges
 from .memory import explain_out_of_memory
 from .models import EdgeList
+from .recorded_model import make_recorded
 from .settings import Settings
 
 __all__ = ["Engine", "Outputs"]
@@ -29,6 +30,7 @@ class Engine:
     Attributes:
         backward: what was kept for the backward pass of the last structure, and why.
         compiled: the compiled model, where there is one.
+        recorded: the model that keeps all activations, where there is one.
 
     Raises:
         ValueError: the model cannot be run as the settings say.
@@ -45,6 +47,7 @@ class Engine:
         self.backward: Backward | None = None
         self._fused = with_fused_edges(model, settings)
         self.compiled = make_compiled(self._fused, settings)
+        self.recorded = make_recorded(self._fused, settings)
 
     def evaluate(
         self,
@@ -63,7 +66,7 @@ class Engine:
             FloatingPointError: a result is infinite or not a number.
             OutOfMemoryError: it does not fit; the message says what would.
         """
-        self.backward = choose_backward(self.model, self.settings, edges, self.compiled)
+        self.backward = self._choose(edges)
         rounding = nullcontext()
         if self.settings.precision == "tf32":
             rounding = rounded_products(self.model.device, "tf32")
@@ -75,14 +78,20 @@ class Engine:
     def _outputs(
         self, types: Tensor, edges: EdgeList, conditions: Mapping[str, Tensor]
     ) -> Outputs:
-        if self.backward.compiled:
+        if self.backward.by == "compiled":
             try:
                 return self.compiled.evaluate(types, edges, conditions)
             except CompileError as error:
                 self._give_up_compiling(error)
-                self.backward = choose_backward(self.model, self.settings, edges, None)
+                self.backward = self._choose(edges)
+        if self.backward.by == "recorded":
+            return self.recorded.evaluate(types, edges, conditions)
         executor = self.backward.executor(self._fused, self.settings)
         return evaluate_model(self._fused, types, edges, conditions, executor)
+
+    def _choose(self, edges: EdgeList) -> Backward:
+        models = (self.compiled, self.recorded)
+        return choose_backward(self.model, self.settings, edges, *models)
 
     def _give_up_compiling(self, error: CompileError) -> None:
         """Go on without compiled code, which is slower and gives the same numbers."""

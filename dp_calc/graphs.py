@@ -2,15 +2,31 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
-from .padding import PaddedSystem
+__all__ = ["GraphCache", "System"]
 
-__all__ = ["GraphCache"]
 
-Evaluation = Callable[[PaddedSystem], Sequence[Tensor]]
+class System(Protocol):
+    """The tensors that an evaluation reads."""
+
+    @property
+    def sizes(self) -> tuple:
+        """Everything that a recorded evaluation depends on but its values."""
+
+    def clone(self: "T") -> "T":
+        """The same in memory of its own."""
+
+    def copy_(self: "T", other: "T") -> None:
+        """Take over the values of a system of the same sizes."""
+
+
+T = TypeVar("T", bound=System)
+
+Evaluation = Callable[[Any], Sequence[Tensor]]
 
 _KEPT = 8
 """Graphs kept at a time, the last ones used."""
@@ -33,7 +49,7 @@ class GraphCache:
         self._pool: object | None = None
         self.n_recorded = 0
 
-    def __call__(self, system: PaddedSystem) -> Sequence[Tensor]:
+    def __call__(self, system: System) -> Sequence[Tensor]:
         """Results for a system; the next call overwrites them."""
         sizes = system.sizes
         if sizes not in self._seen:
@@ -44,7 +60,7 @@ class GraphCache:
         self._graphs.move_to_end(sizes)
         return self._graphs[sizes].replay(system)
 
-    def _record(self, sizes: tuple, system: PaddedSystem) -> None:
+    def _record(self, sizes: tuple, system: System) -> None:
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
         while len(self._graphs) >= _KEPT:
@@ -56,14 +72,14 @@ class GraphCache:
 class _Recorded:
     """One graph with the tensors that it reads and writes."""
 
-    def __init__(self, evaluate: Evaluation, system: PaddedSystem, pool: object):
+    def __init__(self, evaluate: Evaluation, system: System, pool: object):
         self._system = system.clone()
         self._graph = torch.cuda.CUDAGraph()
         # Other threads may use the device meanwhile.
         with torch.cuda.graph(self._graph, pool=pool, capture_error_mode="thread_local"):
             self._results = evaluate(self._system)
 
-    def replay(self, system: PaddedSystem) -> Sequence[Tensor]:
+    def replay(self, system: System) -> Sequence[Tensor]:
         self._system.copy_(system)
         self._graph.replay()
         return self._results

@@ -15,7 +15,15 @@ from torch.nn import functional as F
 from .models import EdgeList
 from .models.cohorts import Cohort, Cohorts
 
-__all__ = ["PaddedSystem", "pad_system"]
+__all__ = [
+    "PaddedSystem",
+    "map_fields",
+    "pad_condition",
+    "pad_edges",
+    "pad_ptr",
+    "pad_system",
+    "rounded_size",
+]
 
 T = TypeVar("T")
 
@@ -51,8 +59,8 @@ class PaddedSystem:
         """The same in memory of its own."""
         return PaddedSystem(
             self.types.clone(),
-            _map_fields(torch.clone, self.edges),
-            Cohorts(_map_fields(torch.clone, self.cohorts.stacked)),
+            map_fields(torch.clone, self.edges),
+            Cohorts(map_fields(torch.clone, self.cohorts.stacked)),
             {name: x.clone() for name, x in self.conditions.items()},
             self.chunk,
         )
@@ -60,13 +68,13 @@ class PaddedSystem:
     def copy_(self, other: "PaddedSystem") -> None:
         """Take over the values of a system of the same sizes."""
         self.types.copy_(other.types)
-        _map_fields(Tensor.copy_, self.edges, other.edges)
-        _map_fields(Tensor.copy_, self.cohorts.stacked, other.cohorts.stacked)
+        map_fields(Tensor.copy_, self.edges, other.edges)
+        map_fields(Tensor.copy_, self.cohorts.stacked, other.cohorts.stacked)
         for name, values in self.conditions.items():
             values.copy_(other.conditions[name])
 
 
-def _map_fields(function: Callable[..., Tensor], *records: T) -> T:
+def map_fields(function: Callable[..., Tensor], *records: T) -> T:
     """A record whose fields are ``function`` of those of the records given."""
     names = [field.name for field in fields(records[0])]
     made = {n: function(*(getattr(r, n) for r in records)) for n in names}
@@ -93,25 +101,25 @@ def pad_system(
         far: length in Å of the vectors of padding, beyond the cutoff.
         few_sizes: pad further, to one of few sizes.
     """
-    rounded = _rounded if few_sizes else int
+    rounded = rounded_size if few_sizes else int
     n_atoms = chunk * rounded(max(1, -(-len(types) // chunk)))
     n_cohorts, n_slots, n_sources = cohorts.shape
     n_cohorts = rounded(n_cohorts)
     if few_sizes:
-        n_sources = min(n_slots, chunk * _rounded(-(-n_sources // chunk)))
+        n_sources = min(n_slots, chunk * rounded_size(-(-n_sources // chunk)))
     n_edges = n_cohorts * n_slots
     more = n_atoms - len(types)
     stacked = _pad_cohorts(cohorts.stacked, edges, n_atoms, n_edges, n_cohorts, n_sources)
     return PaddedSystem(
         F.pad(types, (0, more)),
-        _pad_edges(edges, n_atoms, n_edges, far),
+        pad_edges(edges, n_atoms, n_edges, far),
         Cohorts(stacked),
-        {name: _pad_condition(x, len(types), more) for name, x in conditions.items()},
+        {name: pad_condition(x, len(types), more) for name, x in conditions.items()},
         chunk,
     )
 
 
-def _rounded(count: int) -> int:
+def rounded_size(count: int) -> int:
     """The next larger of the sizes that are used: all small numbers, then ever fewer."""
     size = 1
     while size < count:
@@ -119,14 +127,15 @@ def _rounded(count: int) -> int:
     return size
 
 
-def _pad_condition(values: Tensor, n_atoms: int, more: int) -> Tensor:
+def pad_condition(values: Tensor, n_atoms: int, more: int) -> Tensor:
     """Repeat the first row for the padding; values of the whole system stay."""
     if values.ndim < 2 or len(values) != n_atoms:
         return values
     return torch.cat([values, values[:1].expand(more, *values.shape[1:])])
 
 
-def _pad_edges(edges: EdgeList, n_atoms: int, n_edges: int, far: float) -> EdgeList:
+def pad_edges(edges: EdgeList, n_atoms: int, n_edges: int, far: float) -> EdgeList:
+    """With more atoms, and edges of length ``far`` that are in no sum."""
     more_atoms, more = n_atoms - edges.n_atoms, n_edges - edges.n_edges
     last = n_atoms - 1
     vec = F.pad(edges.vec.detach(), (0, 0, 0, more))
@@ -136,13 +145,13 @@ def _pad_edges(edges: EdgeList, n_atoms: int, n_edges: int, far: float) -> EdgeL
         F.pad(edges.src, (0, more), value=last),
         F.pad(edges.dst, (0, more), value=last),
         vec,
-        _pad_ptr(edges.row_ptr, more_atoms),
+        pad_ptr(edges.row_ptr, more_atoms),
         torch.cat([edges.by_source, numbers]),
-        _pad_ptr(edges.source_ptr, more_atoms),
+        pad_ptr(edges.source_ptr, more_atoms),
     )
 
 
-def _pad_ptr(ptr: Tensor, more: int) -> Tensor:
+def pad_ptr(ptr: Tensor, more: int) -> Tensor:
     """The edges added are in no sum: one of so many would be waited for."""
     return torch.cat([ptr, ptr[-1:].expand(more)])
 

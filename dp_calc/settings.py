@@ -153,8 +153,11 @@ class Settings:
         if model is None or self.backward != "auto" or self.compile is False:
             return _KEPT[self.backward]
         from .compiled_model import why_not_compiled
+        from .recorded_model import may_record
 
-        return _KEPT["auto" if why_not_compiled(model, self) else "stream"]
+        if why_not_compiled(model, self):
+            return _KEPT["auto"]
+        return _RECORDED if may_record(model, self) else _KEPT["stream"]
 
     def _arithmetic(self, model: nn.Module | None) -> tuple[str, str]:
         """What runs the arithmetic, and why."""
@@ -194,6 +197,12 @@ _KEPT = {
     "layers goes over edges in cohorts.",
     "stream": "For the forces edges are evaluated again in cohorts.",
 }
+
+_RECORDED = (
+    "For the forces all activations are kept, in evaluations recorded as CUDA graphs, "
+    "where they fit into a tenth of the memory; else edges are evaluated again in "
+    "cohorts."
+)
 
 _ROUNDING = {
     "fast": "Matrix products are sums of three products in float16.",

@@ -10,6 +10,7 @@ from .loading import load_model
 from .potential import ModelSource, Potential
 from .stream import StreamExecutor
 from .tiled import TiledExecutor
+from .tiles import make_tiles
 
 __all__ = [
     "ClassicModel",
@@ -23,4 +24,5 @@ __all__ = [
     "UnsupportedOptionError",
     "load_model",
     "make_cohorts",
+    "make_tiles",
 ]

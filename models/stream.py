@@ -11,10 +11,11 @@ from itertools import compress
 import torch
 from torch import Tensor
 
-from .cohorts import Cohort, CohortLayout, Cohorts, far_away
+from .cohorts import Cohort, CohortLayout, Cohorts
 from .edges import EdgeList
 from .execution import EdgeFunction, EdgeView
 from .pieces import EagerRunner, EdgePiece, Runner
+from .tiles import vectors_in_slots
 
 __all__ = ["StreamExecutor"]
 
@@ -46,7 +47,7 @@ class StreamExecutor:
         self._view = view
         self._n_atoms = edges.n_atoms
         # In the order of the slots, once for all that reads them.
-        self._vec = _ToSlots.apply(edges.vec, cohorts.stacked.edge, far)
+        self._vec = vectors_in_slots(edges.vec, cohorts.stacked.edge, far)
 
     def over_edges(
         self, function: EdgeFunction, src: Sequence[Tensor], dst: Sequence[Tensor]
@@ -62,25 +63,6 @@ class StreamExecutor:
     ) -> tuple[Tensor, ...]:
         """See ``Executor``."""
         return _OverNodes.apply((self.runner, function, self.chunk), *tensors)
-
-
-class _ToSlots(torch.autograd.Function):
-    """Edge vectors (E, 3) -> slots of the cohorts (n, S, 3)."""
-
-    @staticmethod
-    def forward(ctx, vec, edge, far):
-        ctx.save_for_backward(edge)
-        ctx.n_edges = len(vec)
-        with_padding = torch.cat([vec, far_away(vec, far)])
-        return with_padding.index_select(0, edge.flatten()).unflatten(0, edge.shape)
-
-    @staticmethod
-    def backward(ctx, grad):
-        (edge,) = ctx.saved_tensors
-        of_vec = grad.new_zeros(ctx.n_edges + 1, 3)
-        # Each edge has one slot; all of the padding is written to the last row.
-        of_vec.index_copy_(0, edge.flatten(), grad.flatten(0, 1))
-        return of_vec[:-1], None, None
 
 
 class _OverEdges(torch.autograd.Function):

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
-import torch
 from torch import Tensor
 
 from ..kernels.segment import gather
-from .cohorts import TILE, CohortLayout, far_away, slots_of_edges
-from .edges import EdgeList
+from .cohorts import CohortLayout
 from .execution import EdgeFunction, EdgeView
+from .tiles import Tiles, vectors_in_slots
 
 __all__ = ["TiledExecutor"]
 
@@ -16,36 +15,23 @@ __all__ = ["TiledExecutor"]
 class TiledExecutor:
     """All edges and atoms at once; autograd keeps what the backward pass needs.
 
-    The edges of an atom fill tiles of ``TILE`` slots, the last one padded.
-
     Args:
-        edges: the edges.
+        vec: edge vectors in Å, (E, 3).
         view: makes the view of the slots from their layout and edge vectors.
-        dtype: precision of the model.
+        tiles: from ``make_tiles``.
         far: length in Å of the vectors of padding slots, beyond the cutoff.
     """
 
     def __init__(
         self,
-        edges: EdgeList,
+        vec: Tensor,
         view: Callable[[CohortLayout, Tensor], EdgeView],
-        dtype: torch.dtype,
+        tiles: Tiles,
         far: float,
     ):
-        tiles = -(-edges.row_ptr.diff() // TILE)
-        tile_ptr = torch.cat([tiles.new_zeros(1), tiles.cumsum(0)])
-        atoms = torch.arange(edges.n_atoms, device=tiles.device)
-        tile_row = atoms.repeat_interleave(tiles)
-        slot = slots_of_edges(edges, tile_ptr)
-        edge = slot.new_full((len(tile_row) * TILE,), edges.n_edges)
-        edge[slot] = torch.arange(edges.n_edges, device=slot.device)
-        self._slots_by_source = slot[edges.by_source]
-        self._source_ptr = edges.source_ptr
-        self._src = torch.cat([edges.src, edges.src.new_zeros(1)])[edge]
-        real = (edge < edges.n_edges).to(dtype)
-        self._layout = CohortLayout(tile_row, tile_ptr, real)
-        vec = torch.cat([edges.vec, far_away(edges.vec, far)])
-        self._view = view(self._layout, vec[edge])
+        self._tiles = tiles
+        layout = CohortLayout(tiles.tile_row, tiles.tile_ptr, tiles.real)
+        self._view = view(layout, vectors_in_slots(vec, tiles.edge, far))
         self._gate: Tensor | None = None
 
     @property
@@ -72,4 +58,5 @@ class TiledExecutor:
 
     def _at_src(self, rows: Tensor) -> Tensor:
         """Rows (N, ...) -> slots (S, ...); the padding gives nothing back."""
-        return gather(rows, self._src, self._slots_by_source, self._source_ptr)
+        tiles = self._tiles
+        return gather(rows, tiles.src, tiles.by_source, tiles.source_ptr)

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 import torch
 from dp_calc.kernels.so2 import KernelOptions, ops
-from dp_calc.models import EdgeList, StreamExecutor, TiledExecutor, make_cohorts
+from dp_calc.models import (
+    EdgeList,
+    StreamExecutor,
+    TiledExecutor,
+    make_cohorts,
+    make_tiles,
+)
 from dp_calc.models.dpa4.fused import fuse
 from widened import in_float32, widened
 
@@ -45,7 +51,9 @@ def stream(model):
 
 
 def tiled(model, far=2.0):
-    return lambda edges, view: TiledExecutor(edges, view, model.dtype, far * model.rcut)
+    return lambda edges, view: TiledExecutor(
+        edges.vec, view, make_tiles(edges, model.dtype), far * model.rcut
+    )
 
 
 def run(model, executor=None):

@@ -1,0 +1,127 @@
+"""Evaluations recorded whole: padding adds nothing, replays give the same bits."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from ase.build import bulk, molecule
+from dp_calc.models import EdgeList
+from reference import DATA
+
+from dp_calc import DP, backward
+from dp_calc.data import water_model, water_structure
+from dp_calc.evaluation import evaluate_model
+from dp_calc.recorded_model import RecordedModel
+
+MODEL = DATA / "neo_narrow.pt"
+FIELDS = ("energies", "forces", "atomic_virials")
+
+
+def structures():
+    """With many edges, with few, without any, and a single atom."""
+    crystal = bulk("C", "diamond", a=3.6, cubic=True) * (2, 2, 1)
+    crystal.rattle(0.05, seed=1)
+    lone = molecule("CH4")
+    lone.positions *= 30
+    return [crystal, molecule("CH4"), lone, lone[:1]]
+
+
+@pytest.fixture(scope="module")
+def calc():
+    return DP(MODEL, device="cpu", dtype="float64", type_dict={"C": 0, "H": 1})
+
+
+def unrecorded(model):
+    """The evaluation that would be recorded, as it is."""
+    recorded = RecordedModel(model)
+    recorded.graphs = recorded._evaluate
+    return recorded
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_padding_adds_nothing(calc, number):
+    system = calc._reader.read(structures()[number])
+    inputs = (system.types, system.edges, system.conditions)
+    expected = evaluate_model(calc.model, *inputs)
+    result = unrecorded(calc.model).evaluate(*inputs)
+    for name in FIELDS:
+        difference = (getattr(result, name) - getattr(expected, name)).abs().max()
+        assert difference <= 1e-12 * max(1, getattr(expected, name).abs().max()), name
+
+
+def test_structures_of_almost_one_size_have_one(calc):
+    """Atoms that move in and out of the cutoff make no new recording each time."""
+    crystal = structures()[0]
+    recorded = RecordedModel(calc.model)
+    sizes = set()
+    for seed in range(4):
+        crystal.rattle(0.05, seed=seed)
+        system = calc._reader.read(crystal)
+        padded = recorded._padded(system.types, system.edges, system.conditions)
+        sizes.add(padded.sizes)
+    assert len(sizes) == 1
+
+
+def edges_of(n_edges):
+    none = torch.zeros(n_edges, dtype=torch.int64)
+    return EdgeList.from_sorted(none, none, torch.ones(n_edges, 3).double(), 1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "n_edges", "expected"),
+    [
+        ("auto", 10, ("native", "recorded")),
+        ("auto", 100, ("stream", "compiled")),
+        ("native", 100, ("native", "recorded")),
+        ("cohort", 100, ("cohort", "recorded")),
+    ],
+)
+def test_what_fits_is_kept(calc, monkeypatch, asked, n_edges, expected):
+    class Compiled:
+        def holds(self, edges):
+            return True
+
+    monkeypatch.setattr(backward, "_memory", lambda device: 500 * 70_000)
+    monkeypatch.setattr(type(calc.model), "bytes_per_edge", 70_000)
+    settings = type(calc.settings)(backward=asked, kernels="triton")
+    chosen = backward.choose_backward(
+        calc.model, settings, edges_of(n_edges), Compiled(), RecordedModel(calc.model)
+    )
+    assert (chosen.name, chosen.by) == expected
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("backward_of", ["auto", "cohort"])
+def test_replays_have_the_bits_of_the_first_evaluation(cuda, backward_of):
+    from ase.io import read
+
+    kernels = "triton" if backward_of == "cohort" else "auto"
+    calc = DP(water_model(), device=cuda, backward=backward_of, kernels=kernels)
+    atoms = read(water_structure())
+    atoms.calc = calc
+    moved = atoms.copy()
+    moved.rattle(0.05, seed=2)
+    moved.calc = calc
+    first = [x.get_forces().copy() for x in (atoms, moved)]
+    for _ in range(3):
+        for x, expected in zip((atoms, moved), first, strict=True):
+            calc.reset()
+            assert np.array_equal(x.get_forces(), expected)
+    assert calc._engine.backward.by == "recorded"
+    assert calc._engine.recorded.graphs.n_recorded >= 1
+    exact = DP(water_model(), device=cuda, dtype="float64")
+    right = exact.get_property("forces", atoms)
+    assert np.abs(first[0] - right).max() < 1e-5
+
+
+@pytest.mark.gpu
+def test_nothing_is_compiled_for_what_fits(cuda):
+    from ase.io import read
+
+    atoms = read(water_structure())
+    atoms.calc = DP(water_model(), device=cuda)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        atoms.get_potential_energy()
+    assert atoms.calc._engine.compiled.runner.n_compiled == 0
