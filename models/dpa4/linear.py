@@ -112,5 +112,5 @@ class FocusSO3Linear(nn.Module):
 
 def expand_degrees(per_degree: Tensor, lmax: int) -> Tensor:
     """Repeat per-degree values on the packed rows, (lmax + 1, ...) -> (D, ...)."""
-    index = torch.as_tensor(degree_of_row(lmax), device=per_degree.device)
-    return per_degree.index_select(0, index)
+    each = per_degree.unbind()
+    return torch.stack([each[l] for l in degree_of_row(lmax)])

@@ -177,7 +177,7 @@ def test_clearing_the_cache_leaves_other_files(monkeypatch, tmp_path):
 def test_recorded_evaluations_equal_the_first_to_the_last_bit():
     """In any order of calls, also with another structure in between."""
     water = read("dp_calc/data/water64.extxyz")
-    calc = DP("dp_calc/data/water_mini.pt", device="cuda")
+    calc = DP("dp_calc/data/water_mini.pt", device="cuda", backward="stream")
     other = water[:30]
     seen = {}
     for number in (0, 1, 0, 0, 1, 1, 0):
@@ -197,7 +197,7 @@ def test_recorded_evaluations_equal_the_first_to_the_last_bit():
 @on_gpu
 def test_dynamics_compile_nothing_and_memory_stays():
     water = read("dp_calc/data/water64.extxyz")
-    calc = DP("dp_calc/data/water_mini.pt", device="cuda")
+    calc = DP("dp_calc/data/water_mini.pt", device="cuda", backward="stream")
     calc.warmup(water)
     runner = calc._engine.compiled.runner
     before = runner.n_compiled + runner.n_loaded

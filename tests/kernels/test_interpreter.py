@@ -4,7 +4,13 @@ from pathlib import Path
 
 from .interpreter import check_in_interpreter
 
-FILES = ("test_products.py", "test_runs.py", "test_degree_linear.py")
+FILES = (
+    "test_products.py",
+    "test_runs.py",
+    "test_degree_linear.py",
+    "test_edge_frames.py",
+    "test_radial.py",
+)
 
 
 def test_kernels_in_the_interpreter():

@@ -11,7 +11,12 @@ from dp_calc.models import (
     make_cohorts,
     make_tiles,
 )
+from dp_calc.models.dpa4.attention import EdgeAttention
+from dp_calc.models.dpa4.embedding import EnvironmentSeed
 from dp_calc.models.dpa4.fused import fuse
+from dp_calc.models.dpa4.geometry import EdgeRotation
+from dp_calc.models.dpa4.radial import RadialBasis, RadialNetwork
+from dp_calc.models.dpa4.so2 import MixingStack
 from widened import in_float32, widened
 
 from dp_calc.evaluation import evaluate_model
@@ -195,3 +200,19 @@ def test_no_atom_has_an_edge(device):
             outputs.energies.cpu(), expected.cpu(), rtol=1e-6, atol=0
         )
         assert not outputs.forces.any()
+
+
+@pytest.mark.parametrize("name", ["neo", "two blocks"])
+def test_nothing_of_the_plain_edges_runs(name, device, monkeypatch):
+    """A part that runs beside its kernel is as right, and as slow as without."""
+    _, plain = pair(MODELS[name], device)
+    fused = fuse(plain, KernelOptions("ieee"))
+    expected = run(fused, stream(fused))
+
+    def forbidden(*args):
+        raise AssertionError("this has a kernel")
+
+    for kind in (RadialBasis, RadialNetwork, EdgeRotation, EdgeAttention, MixingStack):
+        monkeypatch.setattr(kind, "forward", forbidden)
+    monkeypatch.setattr(EnvironmentSeed, "_of_length", forbidden)
+    assert torch.equal(run(fused, stream(fused)).energies, expected.energies)
