@@ -1,4 +1,4 @@
-"""The kernels that start from edge vectors get through Triton's compiler without a GPU."""
+"""Kernels that start from edge vectors get through the compiler; no GPU is needed."""
 
 import torch
 from dp_calc.models.dpa4.fused_geometry import frame_tables

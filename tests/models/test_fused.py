@@ -202,7 +202,7 @@ def test_no_atom_has_an_edge(device):
         assert not outputs.forces.any()
 
 
-@pytest.mark.parametrize("name", ["neo", "two blocks"])
+@pytest.mark.parametrize("name", ["neo", "nano"])
 def test_nothing_of_the_plain_edges_runs(name, device, monkeypatch):
     """A part that runs beside its kernel is as right, and as slow as without."""
     _, plain = pair(MODELS[name], device)
