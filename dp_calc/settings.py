@@ -29,9 +29,10 @@ class Settings:
             edges), ``"cohort"`` (the same, but the kernels' backward finishes a cohort of
             edges before the next; the same bits), ``"stream"`` (node tensors only,
             cohorts of edges are evaluated again; memory grows with atoms) or ``"auto"``
-            (stream where code is compiled, which is fastest, else native where it fits).
-        compile: whether compiled code is run: None for CUDA devices only. The first
-            evaluation then takes longer, once for each model and device.
+            (native where it is fastest and fits, else stream).
+        compile: whether compiled code is run: None for CUDA devices only, and there for
+            what is streamed; what is kept whole on kernels is recorded as CUDA graphs in
+            its place. The first evaluation takes longer, once for each model and device.
         cohort_edges: edges in a cohort of the streaming backward, a multiple of 16.
         precision: of matrix products in float32: ``"exact"``; ``"fast"``, a little less
             exact where large and tiny numbers meet, on kernels; or ``"tf32"``, which is a
