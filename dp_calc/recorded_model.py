@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from .evaluation import Outputs, evaluate_model
 from .fusing import why_no_kernels
 from .graphs import GraphCache
-from .models import EdgeList, TiledExecutor, make_tiles
+from .models import DPA4Model, EdgeList, TiledExecutor, make_tiles
 from .models.tiles import Tiles
 from .padding import map_fields, pad_condition, pad_edges, pad_ptr, rounded_size
 from .settings import Settings
@@ -74,7 +74,7 @@ class RecordedModel:
         graphs: the recorded evaluations.
     """
 
-    def __init__(self, model: nn.Module):
+    def __init__(self, model: DPA4Model):
         self.model = model
         self.graphs = GraphCache(self._evaluate)
         self._far = 2 * model.rcut
@@ -126,7 +126,7 @@ def make_recorded(model: nn.Module, settings: Settings) -> RecordedModel | None:
         model: as the engine runs it, on kernels or not.
         settings: how to run it.
     """
-    on_kernels = getattr(model, "kernel_options", None) is not None
+    on_kernels = isinstance(model, DPA4Model) and model.kernel_options is not None
     return RecordedModel(model) if on_kernels and may_record(model, settings) else None
 
 
@@ -134,4 +134,4 @@ def may_record(model: nn.Module, settings: Settings) -> bool:
     """Whether evaluations of a model are recorded if it runs on kernels."""
     wanted = settings.compile is None and settings.backward != "stream"
     runs = model.device.type == "cuda" and why_no_kernels(model, settings) is None
-    return wanted and runs and model.keeps_edges
+    return wanted and runs and getattr(model, "keeps_edges", False)

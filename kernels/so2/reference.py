@@ -24,14 +24,14 @@ def rotate_in(
     sizes = [lmax + 1, lmax]
     kernels = factors[:, : rank * sum(n * n for n in sizes)].unflatten(1, (-1, rank))
     kernels = kernels.split([n * n for n in sizes], dim=1)
-    rows = []
+    orders = []
     for of_order, part in zip(
         [0, 1, 1], turned.split([*sizes, lmax], dim=1), strict=True
     ):
         kernel = kernels[of_order].unflatten(1, (sizes[of_order], -1))
         mixed = torch.einsum("eior,eih->eorh", kernel, part)
-        rows.append((mixed if scale is None else mixed * scale).sum(2))
-    rows = torch.cat(rows, dim=1)
+        orders.append((mixed if scale is None else mixed * scale).sum(2))
+    rows = torch.cat(orders, dim=1)
     return rows, rows[:, 0]
 
 

@@ -72,7 +72,7 @@ class DPA4EdgeView:
         """What ``evaluate`` gives, called for a name only once."""
         if name not in self._evaluated:
             self._evaluated[name] = evaluate()
-        return self._evaluated[name]  # type: ignore[return-value]
+        return self._evaluated[name]
 
     def gated(self, values: Tensor) -> Tensor:
         """Times the gate of the source where there is one, (E, ...) -> (E, ...)."""
