@@ -9,7 +9,7 @@ demo: $(VENV)/.installed
 	$(VENV)/bin/dp-calc demo
 
 test: $(VENV)/.installed-test
-	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n auto --maxprocesses=4 --dist=loadgroup
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -13,8 +13,6 @@ from reports import COPPER, TINY
 import dp_calc.compile_cache
 from dp_calc import DP
 
-pytestmark = pytest.mark.xdist_group("compilation")  # what is compiled is compiled once
-
 PROGRAM = """
 import json, logging, sys, time, warnings
 import numpy as np
