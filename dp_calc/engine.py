@@ -12,6 +12,7 @@ from .backward import Backward, choose_backward
 from .compiled_model import CompileError, make_compiled
 from .evaluation import Outputs, evaluate_model
 from .fusing import with_fused_edges
+from .graphs import RecordingError
 from .memory import explain_out_of_memory
 from .models import EdgeList
 from .recorded_model import make_recorded
@@ -85,7 +86,13 @@ class Engine:
                 self._give_up_compiling(error)
                 self.backward = self._choose(edges)
         if self.backward.by == "recorded":
-            return self.recorded.evaluate(types, edges, conditions)
+            try:
+                return self.recorded.evaluate(types, edges, conditions)
+            except RecordingError as error:
+                self.recorded = None
+                warnings.warn(f"{error}; they go on without", stacklevel=2)
+                self.backward = self._choose(edges)
+                return self._outputs(types, edges, conditions)
         executor = self.backward.executor(self._fused, self.settings)
         return evaluate_model(self._fused, types, edges, conditions, executor)
 

@@ -7,7 +7,11 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-__all__ = ["GraphCache", "System"]
+__all__ = ["GraphCache", "RecordingError", "System"]
+
+
+class RecordingError(RuntimeError):
+    """An evaluation does what cannot be recorded, such as waiting for the device."""
 
 
 class System(Protocol):
@@ -34,6 +38,8 @@ _KEPT = 8
 
 class GraphCache:
     """Records an evaluation when a size comes for the second time, then replays it.
+
+    A call raises ``RecordingError`` where that is not possible.
 
     All graphs work in one pool of memory, so only the largest counts.
 
@@ -76,8 +82,17 @@ class _Recorded:
         self._system = system.clone()
         self._graph = torch.cuda.CUDAGraph()
         # Other threads may use the device meanwhile.
-        with torch.cuda.graph(self._graph, pool=pool, capture_error_mode="thread_local"):
-            self._results = evaluate(self._system)
+        how = {"pool": pool, "capture_error_mode": "thread_local"}
+        try:
+            with torch.cuda.graph(self._graph, **how):
+                self._results = evaluate(self._system)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            what = str(error).strip().splitlines() or [type(error).__name__]
+            raise RecordingError(
+                f"evaluations of this model cannot be recorded here ({what[0]})"
+            ) from error
 
     def replay(self, system: System) -> Sequence[Tensor]:
         self._system.copy_(system)

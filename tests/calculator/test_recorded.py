@@ -12,6 +12,7 @@ from reference import DATA
 from dp_calc import DP, backward
 from dp_calc.data import water_model, water_structure
 from dp_calc.evaluation import evaluate_model
+from dp_calc.graphs import RecordingError
 from dp_calc.recorded_model import RecordedModel
 
 MODEL = DATA / "neo_narrow.pt"
@@ -89,6 +90,24 @@ def test_what_fits_is_kept(calc, monkeypatch, asked, n_edges, expected):
         calc.model, settings, edges_of(n_edges), Compiled(), RecordedModel(calc.model)
     )
     assert (chosen.name, chosen.by) == expected
+
+
+def test_what_cannot_be_recorded_goes_on_without(calc, monkeypatch):
+    def broken(system):
+        raise RecordingError("evaluations of this model cannot be recorded here")
+
+    atoms = structures()[0]
+    expected = calc.get_property("energy", atoms)
+    engine = calc._engine
+    recorded = RecordedModel(calc.model)
+    recorded.graphs = broken
+    monkeypatch.setattr(engine, "recorded", recorded)
+    monkeypatch.setattr(backward, "_memory", lambda device: 1e15)
+    calc.reset()
+    with pytest.warns(UserWarning, match="cannot be recorded here; they go on without"):
+        result = calc.get_property("energy", atoms)
+    assert result == expected
+    assert engine.recorded is None
 
 
 @pytest.mark.gpu
