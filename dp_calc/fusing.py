@@ -1,5 +1,6 @@
 """Whether a model's edges run on Triton kernels, and that model."""
 
+import logging
 import re
 import warnings
 from importlib.util import find_spec
@@ -13,6 +14,8 @@ from .models.dpa4.fusible import why_not_fused
 from .settings import Settings
 
 __all__ = ["why_no_kernels", "with_fused_edges"]
+
+_log = logging.getLogger(__name__)
 
 _PRODUCTS = {"exact": "bf16x6", "fast": "fp16x3", "tf32": "tf32"}
 """Products of each precision; examples/docs/numbers.md has their errors."""
@@ -51,6 +54,7 @@ def _why_not_trusted(fused: nn.Module, precision: str) -> str | None:
     """Why the kernels may not be used on this device, or None: one block is tried."""
     if fused.device.type != "cuda":
         return None
+    _log.info("trying the kernels; compiling them the first time takes half a minute")
     try:
         error = fused.descriptor.blocks[0].so2_conv.fused.largest_error()
     except Exception as failure:  # Triton raises whatever its compilers raise
