@@ -44,7 +44,7 @@ class CompiledModel:
         on_cuda = model.device.type == "cuda"
         slots = settings.cohort_edges
         self.slots = slots if on_cuda else min(slots, _CPU_SLOTS)
-        self.graphs = GraphCache(self._evaluate) if on_cuda else None
+        self.graphs = GraphCache() if on_cuda else None
         self._far = 2 * model.rcut
 
     def holds(self, edges: EdgeList) -> bool:
@@ -65,9 +65,12 @@ class CompiledModel:
         cohorts = make_cohorts(edges, slots, self.model.dtype, fixed=True)
         chunk = self._chunk(len(types))
         system = pad_system(
-            types, edges, cohorts, conditions, chunk, self._far, bool(self.graphs)
+            types, edges, cohorts, conditions, chunk, self._far, self.graphs is not None
         )
-        results = (self.graphs or self._evaluate)(system)
+        if self.graphs is None:
+            results = self._evaluate(system)
+        else:
+            results = self.graphs(system, self._evaluate)
         return Outputs(*(x[: len(types)].clone() for x in results))
 
     def _slots(self, n_edges: int) -> int:

@@ -39,39 +39,42 @@ _KEPT = 8
 class GraphCache:
     """Records an evaluation when a size comes for the second time, then replays it.
 
-    A call raises ``RecordingError`` where that is not possible.
-
     All graphs work in one pool of memory, so only the largest counts.
-
-    Args:
-        evaluate: gives the results as tensors; it must not wait for the device, and must
-            have been called with every size before it is recorded.
     """
 
-    def __init__(self, evaluate: Evaluation):
-        self._evaluate = evaluate
+    def __init__(self) -> None:
         self._seen: set[tuple] = set()
         self._graphs: OrderedDict[tuple, _Recorded] = OrderedDict()
         self._pool: object | None = None
         self.n_recorded = 0
 
-    def __call__(self, system: System) -> Sequence[Tensor]:
-        """Results for a system; the next call overwrites them."""
+    def __call__(self, system: System, evaluate: Evaluation) -> Sequence[Tensor]:
+        """Results for a system; the next call overwrites them.
+
+        Args:
+            system: what to evaluate.
+            evaluate: gives the results as tensors, always in the same way; it must not
+                wait for the device. It is not kept: whoever owns the graphs is freed at
+                once when nobody needs it.
+
+        Raises:
+            RecordingError: the evaluation cannot be recorded.
+        """
         sizes = system.sizes
         if sizes not in self._seen:
             self._seen.add(sizes)
-            return self._evaluate(system)
+            return evaluate(system)
         if sizes not in self._graphs:
-            self._record(sizes, system)
+            self._record(sizes, system, evaluate)
         self._graphs.move_to_end(sizes)
         return self._graphs[sizes].replay(system)
 
-    def _record(self, sizes: tuple, system: System) -> None:
+    def _record(self, sizes: tuple, system: System, evaluate: Evaluation) -> None:
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
         while len(self._graphs) >= _KEPT:
             self._graphs.popitem(last=False)
-        self._graphs[sizes] = _Recorded(self._evaluate, system, self._pool)
+        self._graphs[sizes] = _Recorded(evaluate, system, self._pool)
         self.n_recorded += 1
 
 

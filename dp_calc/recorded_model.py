@@ -76,7 +76,7 @@ class RecordedModel:
 
     def __init__(self, model: DPA4Model):
         self.model = model
-        self.graphs = GraphCache(self._evaluate)
+        self.graphs = GraphCache()
         self._far = 2 * model.rcut
 
     def evaluate(
@@ -84,7 +84,7 @@ class RecordedModel:
     ) -> Outputs:
         """Compute energies, forces and virials; see ``evaluate_model``."""
         system = self._padded(types, edges, conditions)
-        results = self.graphs(system)
+        results = self.graphs(system, self._evaluate)
         return Outputs(*(x[: len(types)].clone() for x in results))
 
     def _padded(

@@ -36,7 +36,7 @@ def calc():
 def unrecorded(model):
     """The evaluation that would be recorded, as it is."""
     recorded = RecordedModel(model)
-    recorded.graphs = recorded._evaluate
+    recorded.graphs = lambda system, evaluate: evaluate(system)
     return recorded
 
 
@@ -93,7 +93,7 @@ def test_what_fits_is_kept(calc, monkeypatch, asked, n_edges, expected):
 
 
 def test_what_cannot_be_recorded_goes_on_without(calc, monkeypatch):
-    def broken(system):
+    def broken(system, evaluate):
         raise RecordingError("evaluations of this model cannot be recorded here")
 
     atoms = structures()[0]
