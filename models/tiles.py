@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from .cohorts import TILE, far_away, slots_of_edges
 from .edges import EdgeList
@@ -24,7 +23,7 @@ class Tiles:
         tile_ptr: first tile of each atom and the end, (N + 1,); tiles after the end
             belong to none.
         real: 1 or 0 for each slot, (S,), in the precision of the model.
-        by_source: slots ordered by source, (S,); what follows the last run means nothing.
+        by_source: slots ordered by source, (S,); padding follows the last run.
         source_ptr: start of each source's run in ``by_source`` and the end, (N + 1,).
     """
 
@@ -56,13 +55,17 @@ def make_tiles(
     edge = slot.new_full((n_tiles * TILE,), edges.n_edges)
     edge[slot] = torch.arange(edges.n_edges, device=slot.device)
     real = (edge < edges.n_edges).to(dtype)
+    by_source, n_padding = slot[edges.by_source], len(edge) - edges.n_edges
+    if n_padding:
+        # CPU sums read on past the last run: there a slot that gives nothing is repeated.
+        by_source = torch.cat([by_source, real.argmin().expand(n_padding)])
     return Tiles(
         edge,
         torch.cat([edges.src, edges.src.new_zeros(1)])[edge],
         tile_row.clamp(0, max(edges.n_atoms - 1, 0)),
         tile_ptr,
         real,
-        F.pad(slot[edges.by_source], (0, len(edge) - edges.n_edges)),
+        by_source,
         edges.source_ptr,
     )
 
