@@ -2,12 +2,13 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from dataclasses import fields, is_dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-__all__ = ["GraphCache", "RecordingError", "System"]
+__all__ = ["GraphCache", "RecordingError", "System", "map_tensors"]
 
 
 class RecordingError(RuntimeError):
@@ -15,20 +16,12 @@ class RecordingError(RuntimeError):
 
 
 class System(Protocol):
-    """The tensors that an evaluation reads."""
+    """A record of the tensors that an evaluation reads, perhaps in records and dicts."""
 
     @property
     def sizes(self) -> tuple:
         """Everything that a recorded evaluation depends on but its values."""
 
-    def clone(self: "T") -> "T":
-        """The same in memory of its own."""
-
-    def copy_(self: "T", other: "T") -> None:
-        """Take over the values of a system of the same sizes."""
-
-
-T = TypeVar("T", bound=System)
 
 Evaluation = Callable[[Any], Sequence[Tensor]]
 
@@ -82,7 +75,7 @@ class _Recorded:
     """One graph with the tensors that it reads and writes."""
 
     def __init__(self, evaluate: Evaluation, system: System, pool: object):
-        self._system = system.clone()
+        self._system = map_tensors(torch.clone, system)
         self._graph = torch.cuda.CUDAGraph()
         # Other threads may use the device meanwhile.
         how = {"pool": pool, "capture_error_mode": "thread_local"}
@@ -98,6 +91,28 @@ class _Recorded:
             ) from error
 
     def replay(self, system: System) -> Sequence[Tensor]:
-        self._system.copy_(system)
+        map_tensors(Tensor.copy_, self._system, system)
         self._graph.replay()
         return self._results
+
+
+def map_tensors(function: Callable[..., Tensor], *values: Any) -> Any:
+    """A value like the first whose tensors are ``function`` of those of the values.
+
+    Args:
+        function: of as many tensors as there are values.
+        *values: tensors, or dicts and dataclasses of such, all of one structure;
+            anything else is taken over from the first.
+    """
+    first = values[0]
+    if isinstance(first, Tensor):
+        return function(*values)
+    if isinstance(first, dict):
+        return {k: map_tensors(function, *(v[k] for v in values)) for k in first}
+    if is_dataclass(first):
+        names = [field.name for field in fields(first)]
+        parts = {
+            n: map_tensors(function, *(getattr(v, n) for v in values)) for n in names
+        }
+        return type(first)(**parts)
+    return first

@@ -4,9 +4,8 @@ Atoms are added that have no neighbours, and edges that are in no cohort and in 
 """
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from typing import TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -17,15 +16,12 @@ from .models.cohorts import Cohort, Cohorts
 
 __all__ = [
     "PaddedSystem",
-    "map_fields",
     "pad_condition",
     "pad_edges",
     "pad_ptr",
     "pad_system",
     "rounded_size",
 ]
-
-T = TypeVar("T")
 
 _GROWTH = 1.125
 """Ratio of one size to the next: at most an eighth more work than needed."""
@@ -54,31 +50,6 @@ class PaddedSystem:
         """Everything that a recorded evaluation depends on but its values."""
         conditions = sorted((name, x.shape) for name, x in self.conditions.items())
         return self.chunk, len(self.types), *self.cohorts.shape, tuple(conditions)
-
-    def clone(self) -> "PaddedSystem":
-        """The same in memory of its own."""
-        return PaddedSystem(
-            self.types.clone(),
-            map_fields(torch.clone, self.edges),
-            Cohorts(map_fields(torch.clone, self.cohorts.stacked)),
-            {name: x.clone() for name, x in self.conditions.items()},
-            self.chunk,
-        )
-
-    def copy_(self, other: "PaddedSystem") -> None:
-        """Take over the values of a system of the same sizes."""
-        self.types.copy_(other.types)
-        map_fields(Tensor.copy_, self.edges, other.edges)
-        map_fields(Tensor.copy_, self.cohorts.stacked, other.cohorts.stacked)
-        for name, values in self.conditions.items():
-            values.copy_(other.conditions[name])
-
-
-def map_fields(function: Callable[..., Tensor], *records: T) -> T:
-    """A record whose fields are ``function`` of those of the records given."""
-    names = [field.name for field in fields(records[0])]
-    made = {n: function(*(getattr(r, n) for r in records)) for n in names}
-    return type(records[0])(**made)
 
 
 def pad_system(

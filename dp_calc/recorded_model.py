@@ -12,7 +12,7 @@ from .fusing import why_no_kernels
 from .graphs import GraphCache
 from .models import DPA4Model, EdgeList, TiledExecutor, make_tiles
 from .models.tiles import Tiles
-from .padding import map_fields, pad_condition, pad_edges, pad_ptr, rounded_size
+from .padding import pad_condition, pad_edges, pad_ptr, rounded_size
 from .settings import Settings
 
 __all__ = ["RecordedModel", "make_recorded", "may_record"]
@@ -43,23 +43,6 @@ class TiledSystem:
         """Everything that a recorded evaluation depends on but its values."""
         conditions = sorted((name, x.shape) for name, x in self.conditions.items())
         return len(self.types), len(self.tiles.tile_row), tuple(conditions)
-
-    def clone(self) -> "TiledSystem":
-        """The same in memory of its own."""
-        return TiledSystem(
-            self.types.clone(),
-            map_fields(torch.clone, self.edges),
-            map_fields(torch.clone, self.tiles),
-            {name: x.clone() for name, x in self.conditions.items()},
-        )
-
-    def copy_(self, other: "TiledSystem") -> None:
-        """Take over the values of a system of the same sizes."""
-        self.types.copy_(other.types)
-        map_fields(Tensor.copy_, self.edges, other.edges)
-        map_fields(Tensor.copy_, self.tiles, other.tiles)
-        for name, values in self.conditions.items():
-            values.copy_(other.conditions[name])
 
 
 class RecordedModel:

@@ -8,11 +8,12 @@ import torch
 from ase.build import bulk, molecule
 from dp_calc.models import EdgeList
 from reference import DATA
+from torch import Tensor
 
 from dp_calc import DP, backward
 from dp_calc.data import water_model, water_structure
 from dp_calc.evaluation import evaluate_model
-from dp_calc.graphs import RecordingError
+from dp_calc.graphs import RecordingError, map_tensors
 from dp_calc.recorded_model import RecordedModel
 
 MODEL = DATA / "neo_narrow.pt"
@@ -62,6 +63,21 @@ def test_structures_of_almost_one_size_have_one(calc):
         padded = recorded._padded(system.types, system.edges, system.conditions)
         sizes.add(padded.sizes)
     assert len(sizes) == 1
+
+
+def test_what_is_recorded_reads_memory_of_its_own(calc):
+    """All of it is copied, and all of it takes over the values of another structure."""
+    recorded, systems = RecordedModel(calc.model), []
+    for number in (1, 2):
+        read = calc._reader.read(structures()[number])
+        systems.append(recorded._padded(read.types, read.edges, read.conditions))
+    first, second = systems
+    own = map_tensors(torch.clone, first)
+    expected = recorded._evaluate(map_tensors(torch.clone, second))
+    map_tensors(Tensor.copy_, own, second)
+    map_tensors(Tensor.zero_, second)
+    results = recorded._evaluate(own)
+    assert all(torch.equal(a, b) for a, b in zip(results, expected, strict=True))
 
 
 def edges_of(n_edges):
