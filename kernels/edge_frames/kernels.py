@@ -3,6 +3,8 @@
 import triton
 import triton.language as tl
 
+from ..directions import direction
+
 __all__ = ["frames_backward_kernel", "frames_kernel"]
 
 
@@ -29,7 +31,7 @@ def frames_kernel(
     N_PACKED: tl.constexpr = (LMAX + 1) * (LMAX + 1)
     edge = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     packed = tl.arange(0, PACKED)
-    x, y, z, _ = _direction(vec, edge, n_edges, eps_squared)
+    x, y, z, _ = direction(vec, edge, n_edges, eps_squared)
     first, second = _axes(x, y, z)
     monomials = _monomials(x, y, z, powers, LMAX, N_MONOMIALS, MONOMIALS)
     target = frames + edge[:, None] * (3 * N_PACKED) + packed[None, :]
@@ -67,7 +69,7 @@ def frames_backward_kernel(
     N_PACKED: tl.constexpr = (LMAX + 1) * (LMAX + 1)
     edge = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     packed = tl.arange(0, PACKED)
-    x, y, z, length = _direction(vec, edge, n_edges, eps_squared)
+    x, y, z, length = direction(vec, edge, n_edges, eps_squared)
     first, second = _axes(x, y, z)
     monomials = _monomials(x, y, z, powers, LMAX, N_MONOMIALS, MONOMIALS)
     source = grad + edge[:, None] * (3 * N_PACKED) + packed[None, :]
@@ -83,11 +85,11 @@ def frames_backward_kernel(
     # Along the direction lies all that the axes gain when it moves.
     along_first = tl.zeros((BLOCK, 1), tl.float32)
     along_second = tl.zeros((BLOCK, 1), tl.float32)
-    direction = (x, y, z)
+    unit = (x, y, z)
     for k in tl.static_range(3):
         turned = _evaluate(monomials, coefficients, k + 1, N_PACKED, N_MONOMIALS, PACKED)
-        along_first += direction[k] * tl.sum(of_minus * turned, axis=1)[:, None]
-        along_second += direction[k] * tl.sum(of_plus * turned, axis=1)[:, None]
+        along_first += unit[k] * tl.sum(of_minus * turned, axis=1)[:, None]
+        along_second += unit[k] * tl.sum(of_plus * turned, axis=1)[:, None]
         of_turned = first[k] * of_minus + second[k] * of_plus
         of_monomials += _pull_back(
             of_turned, coefficients, k + 1, N_PACKED, N_MONOMIALS, MONOMIALS, PACKED
@@ -104,18 +106,6 @@ def frames_backward_kernel(
     tl.store(at, (of_x - radial * x) / length, mask=real)
     tl.store(at + 1, (of_y - radial * y) / length, mask=real)
     tl.store(at + 2, (of_z - radial * z) / length, mask=real)
-
-
-@triton.jit
-def _direction(vec, edge, n_edges, eps_squared):
-    """x, y and z of the directions and the lengths, (BLOCK, 1) each."""
-    real = (edge < n_edges)[:, None]
-    at = vec + edge[:, None] * 3
-    x = tl.load(at, mask=real, other=0.0).to(tl.float32)
-    y = tl.load(at + 1, mask=real, other=0.0).to(tl.float32)
-    z = tl.load(at + 2, mask=real, other=1.0).to(tl.float32)
-    length = tl.sqrt(x * x + y * y + z * z + eps_squared)
-    return x / length, y / length, z / length, length
 
 
 @triton.jit

@@ -3,6 +3,8 @@
 import triton
 import triton.language as tl
 
+from ..directions import direction
+
 __all__ = ["radial_backward_kernel", "radial_kernel"]
 
 
@@ -20,7 +22,7 @@ def radial_kernel(
     n_edges,
     rcut_basis,
     rcut,
-    eps,
+    eps_squared,
     norm_eps,
     TERMS_BASIS: tl.constexpr,
     TERMS: tl.constexpr,
@@ -40,7 +42,7 @@ def radial_kernel(
     """
     edge = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     real = edge < n_edges
-    _, _, _, r = _direction(vec, edge, n_edges, eps)
+    _, _, _, r = direction(vec, edge, n_edges, eps_squared)
     weight, _ = _envelope(r, rcut, TERMS)
     tl.store(envelope + edge[:, None], weight, mask=real[:, None])
     basis, _ = _basis(r, frequencies, rcut_basis, TERMS_BASIS, N_BASIS, BASIS)
@@ -73,7 +75,7 @@ def radial_backward_kernel(
     n_edges,
     rcut_basis,
     rcut,
-    eps,
+    eps_squared,
     norm_eps,
     TERMS_BASIS: tl.constexpr,
     TERMS: tl.constexpr,
@@ -89,7 +91,7 @@ def radial_backward_kernel(
     """Gradient of the edge vectors; the layers are run again."""
     edge = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     real = (edge < n_edges)[:, None]
-    x, y, z, r = _direction(vec, edge, n_edges, eps)
+    x, y, z, r = direction(vec, edge, n_edges, eps_squared)
     weight, weight_slope = _envelope(r, rcut, TERMS)
     basis, basis_slope = _basis(r, frequencies, rcut_basis, TERMS_BASIS, N_BASIS, BASIS)
     before, scale, inverse = _hidden_layer(
@@ -123,18 +125,6 @@ def radial_backward_kernel(
     tl.store(at, of_r * x, mask=real)
     tl.store(at + 1, of_r * y, mask=real)
     tl.store(at + 2, of_r * z, mask=real)
-
-
-@triton.jit
-def _direction(vec, edge, n_edges, eps):
-    """x, y and z of the directions and the lengths, (BLOCK, 1) each."""
-    real = (edge < n_edges)[:, None]
-    at = vec + edge[:, None] * 3
-    x = tl.load(at, mask=real, other=0.0).to(tl.float32)
-    y = tl.load(at + 1, mask=real, other=0.0).to(tl.float32)
-    z = tl.load(at + 2, mask=real, other=1.0).to(tl.float32)
-    length = tl.sqrt(x * x + y * y + z * z + eps * eps)
-    return x / length, y / length, z / length, length
 
 
 @triton.jit

@@ -45,23 +45,9 @@ def _radial(
     vec = vec.contiguous()
     features = out.new_empty(len(vec), out.shape[1])
     envelope = out.new_empty(len(vec))
-    if len(vec):
-        radial_kernel[(triton.cdiv(len(vec), _BLOCK),)](
-            vec,
-            frequencies,
-            hidden,
-            hidden_bias,
-            norm_scale,
-            out,
-            out_bias,
-            features,
-            envelope,
-            len(vec),
-            *floats,
-            *terms,
-            vanishing,
-            **_sizes(hidden, out),
-        )
+    tables = (frequencies, hidden, hidden_bias, norm_scale, out, out_bias)
+    numbers = (*floats, *terms, vanishing)
+    _launch(radial_kernel, vec, tables, (features, envelope), numbers)
     return features, envelope
 
 
@@ -89,24 +75,9 @@ def _radial_backward(
     grad, grad_envelope = grad.contiguous(), grad_envelope.contiguous()
     vec = vec.contiguous()
     of_vec = torch.empty_like(vec)
-    if len(vec):
-        radial_backward_kernel[(triton.cdiv(len(vec), _BLOCK),)](
-            vec,
-            frequencies,
-            hidden,
-            hidden_bias,
-            norm_scale,
-            out,
-            out_bias,
-            grad,
-            grad_envelope,
-            of_vec,
-            len(vec),
-            *floats,
-            *terms,
-            vanishing,
-            **_sizes(hidden, out),
-        )
+    tables = (frequencies, hidden, hidden_bias, norm_scale, out, out_bias)
+    numbers = (*floats, *terms, vanishing)
+    _launch(radial_backward_kernel, vec, tables, (grad, grad_envelope, of_vec), numbers)
     return of_vec
 
 
@@ -115,18 +86,27 @@ def _(grad, grad_envelope, vec, frequencies, hidden, a, b, out, c, floats, terms
     return vec.new_empty(vec.shape)
 
 
-def _sizes(hidden: Tensor, out: Tensor) -> dict:
+def _launch(kernel, vec: Tensor, tables, of_edges, numbers) -> None:
+    """Run a kernel on all edges, if there are any; arguments in its order."""
+    if not len(vec):
+        return
+    _, hidden, _, _, out, _ = tables
     n_basis, n_hidden = hidden.shape
-    return {
-        "N_BASIS": n_basis,
-        "N_HIDDEN": n_hidden,
-        "N_OUT": out.shape[1],
-        "BASIS": max(16, triton.next_power_of_2(n_basis)),
-        "HIDDEN": max(16, triton.next_power_of_2(n_hidden)),
-        "COLUMNS": _COLUMNS,
-        "BLOCK": _BLOCK,
-        "num_warps": _WARPS,
-    }
+    kernel[(triton.cdiv(len(vec), _BLOCK),)](
+        vec,
+        *tables,
+        *of_edges,
+        len(vec),
+        *numbers,
+        N_BASIS=n_basis,
+        N_HIDDEN=n_hidden,
+        N_OUT=out.shape[1],
+        BASIS=max(16, triton.next_power_of_2(n_basis)),
+        HIDDEN=max(16, triton.next_power_of_2(n_hidden)),
+        COLUMNS=_COLUMNS,
+        BLOCK=_BLOCK,
+        num_warps=_WARPS,
+    )
 
 
 def _save(ctx, inputs, output):

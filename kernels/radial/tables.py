@@ -46,5 +46,5 @@ class RadialTables:
 
     @property
     def numbers(self) -> tuple[list[float], list[int], bool]:
-        """The cutoffs and floors, the numbers of terms, and ``vanishing``."""
-        return [*self.rcut, self.eps, self.norm_eps], [*self.exponents], self.vanishing
+        """Cutoffs, eps squared and floor, the numbers of terms, and ``vanishing``."""
+        return [*self.rcut, self.eps**2, self.norm_eps], [*self.exponents], self.vanishing
