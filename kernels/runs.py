@@ -5,6 +5,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from .launch import launch
+
 __all__ = ["largest_of_runs", "sum_runs"]
 
 _BLOCK = 1024
@@ -51,7 +53,9 @@ def _reduce(values: Tensor, order: Tensor, ptr: Tensor, largest: bool) -> Tensor
     # With 128 neighbouring columns to a warp no sum crosses threads.
     columns = min(512, triton.next_power_of_2(width))
     warps = max(1, columns // 128)
-    runs_kernel[n_runs, triton.cdiv(width, columns)](
+    launch(
+        runs_kernel,
+        (n_runs, triton.cdiv(width, columns)),
         values,
         order,
         ptr,

@@ -5,6 +5,7 @@ import triton
 from torch import Tensor
 
 from ..derivatives import refuse_forward_mode, refuse_weights
+from ..launch import launch
 from .kernel import degree_linear_kernel
 
 __all__ = ["degree_linear"]
@@ -40,7 +41,9 @@ def _degree_linear(x: Tensor, weight: Tensor, weight_t: Tensor, precision: str) 
         return out
     columns = _divisor(n_out, 64)
     n_blocks = triton.cdiv(n_nodes * (2 * n_degrees - 1), _BLOCK)
-    degree_linear_kernel[n_blocks, n_out // columns, n_degrees](
+    launch(
+        degree_linear_kernel,
+        (n_blocks, n_out // columns, n_degrees),
         x,
         weight,
         out,

@@ -5,6 +5,7 @@ import triton
 from torch import Tensor
 
 from ..derivatives import refuse_forward_mode, refuse_weights
+from ..launch import launch
 from .kernels import frames_backward_kernel, frames_kernel
 from .tables import FrameTables
 
@@ -39,7 +40,9 @@ def _edge_frames(
     vec = vec.contiguous()
     frames = coefficients.new_empty(len(vec), 3, len(step))
     if len(vec):
-        frames_kernel[(triton.cdiv(len(vec), _BLOCK),)](
+        launch(
+            frames_kernel,
+            (triton.cdiv(len(vec), _BLOCK),),
             vec,
             powers,
             coefficients,
@@ -69,7 +72,9 @@ def _edge_frames_backward(
     grad, vec = grad.contiguous(), vec.contiguous()
     of_vec = torch.empty_like(vec)
     if len(vec):
-        frames_backward_kernel[(triton.cdiv(len(vec), _BLOCK),)](
+        launch(
+            frames_backward_kernel,
+            (triton.cdiv(len(vec), _BLOCK),),
             vec,
             powers,
             coefficients,

@@ -8,6 +8,7 @@ import triton
 from torch import Tensor
 
 from ..derivatives import refuse_weights
+from ..launch import launch
 from .backward import add_tiles_kernel, weights_backward_kernel
 from .kernels import logits_kernel, weights_kernel
 
@@ -51,7 +52,9 @@ def edge_weights(
         return weights, roots, softmax
     logits, of_streams = torch.empty_like(weights), None if scalars is None else softmax
     sizes = _sizes(weights, competition, tile)
-    logits_kernel[(len(tile_row),)](
+    launch(
+        logits_kernel,
+        (len(tile_row),),
         bias,
         query,
         key,
@@ -66,7 +69,9 @@ def edge_weights(
         CHANNELS=key.shape[1] // weights.shape[1],
         **sizes,
     )
-    weights_kernel[(len(tile_row),)](
+    launch(
+        weights_kernel,
+        (len(tile_row),),
         logits,
         strength,
         of_streams,
@@ -136,7 +141,9 @@ def edge_weights_backward(
     of_bias, of_query, of_key, of_strength, of_scalars = gradients
     of_tiles = query.new_empty(len(tile_row), query.shape[1])
     if len(key):
-        weights_backward_kernel[(len(tile_row),)](
+        launch(
+            weights_backward_kernel,
+            (len(tile_row),),
             grad,
             weights,
             roots,
@@ -160,7 +167,9 @@ def edge_weights_backward(
         )
     if len(query):
         programs = (len(query), triton.cdiv(query.shape[1], _COLUMNS))
-        add_tiles_kernel[programs](
+        launch(
+            add_tiles_kernel,
+            programs,
             of_tiles,
             tile_ptr,
             of_query,

@@ -9,6 +9,7 @@ import triton
 from torch import Tensor
 
 from ..derivatives import refuse_forward_mode
+from ..launch import launch
 from ..products import INTERPRETED
 from .kernels import product_backward_kernel, product_kernel
 from .launch import MOST_COEFFICIENTS, launch_for
@@ -54,8 +55,16 @@ def _product(
     out = torch.empty_like(left)
     if out.numel():
         programs, sizes = _launch(left, to_grid, n_points, precision)
-        product_kernel[programs](
-            left, right, to_grid[0], from_grid[0], out, _rows(left), **sizes
+        launch(
+            product_kernel,
+            programs,
+            left,
+            right,
+            to_grid[0],
+            from_grid[0],
+            out,
+            _rows(left),
+            **sizes,
         )
     return out
 
@@ -75,7 +84,9 @@ def _product_backward(
     of_left, of_right = torch.empty_like(left), torch.empty_like(left)
     if left.numel():
         programs, sizes = _launch(left, to_grid, n_points, precision)
-        product_backward_kernel[programs](
+        launch(
+            product_backward_kernel,
+            programs,
             grad,
             left,
             right,

@@ -5,6 +5,7 @@ import triton
 from torch import Tensor
 
 from ..derivatives import refuse_forward_mode, refuse_weights
+from ..launch import launch
 from .kernels import radial_backward_kernel, radial_kernel
 from .tables import RadialTables
 
@@ -92,7 +93,9 @@ def _launch(kernel, vec: Tensor, tables, of_edges, numbers) -> None:
         return
     _, hidden, _, _, out, _ = tables
     n_basis, n_hidden = hidden.shape
-    kernel[(triton.cdiv(len(vec), _BLOCK),)](
+    launch(
+        kernel,
+        (triton.cdiv(len(vec), _BLOCK),),
         vec,
         *tables,
         *of_edges,

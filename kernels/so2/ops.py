@@ -9,6 +9,7 @@ import triton
 from torch import Tensor
 
 from ..derivatives import refuse_weights
+from ..launch import launch
 from .configs import LAUNCH
 from .layout import Layout
 from .rows import rotate_in_backward_kernel, rotate_in_kernel
@@ -36,7 +37,9 @@ def rotate_in(
     rows = source.new_empty(n_edges, 3 * lmax + 1, width)
     first = source.new_empty(n_edges, width)
     if n_edges:
-        rotate_in_kernel[triton.cdiv(n_edges, LAUNCH.row_block), width // channels](
+        launch(
+            rotate_in_kernel,
+            (triton.cdiv(n_edges, LAUNCH.row_block), width // channels),
             frames,
             factors,
             source,
@@ -80,7 +83,9 @@ def rotate_in_backward(
     of_factors = (torch.empty_like if rank else torch.zeros_like)(factors)
     n_edges, n_packed, width = source.shape
     if n_edges:
-        rotate_in_backward_kernel[(triton.cdiv(n_edges, LAUNCH.row_block),)](
+        launch(
+            rotate_in_backward_kernel,
+            (triton.cdiv(n_edges, LAUNCH.row_block),),
             grad,
             grad_first,
             frames,
@@ -132,7 +137,9 @@ def tile_sum(frames: Tensor, rows: Tensor, weight: Tensor, tile: int) -> Tensor:
     n_edges, n_packed = len(rows), frames.shape[2]
     out = rows.new_empty(n_edges // tile, n_packed, rows.shape[2])
     if n_edges:
-        tile_sum_kernel[n_edges // tile, weight.shape[1]](
+        launch(
+            tile_sum_kernel,
+            (n_edges // tile, weight.shape[1]),
             frames,
             rows,
             weight,
@@ -159,7 +166,9 @@ def tile_sum_backward(
     of_frames, of_rows = torch.zeros_like(frames), torch.empty_like(rows)
     of_weight = weight.new_empty(*rows.shape[:2], weight.shape[1])
     if len(rows):
-        tile_sum_backward_kernel[(len(rows) // tile,)](
+        launch(
+            tile_sum_backward_kernel,
+            (len(rows) // tile,),
             grad,
             frames,
             rows,

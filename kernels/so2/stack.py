@@ -4,6 +4,7 @@ import torch
 import triton
 from torch import Tensor
 
+from ..launch import launch
 from .configs import layer_launch
 from .layout import Layout
 from .mixing import layer_backward_kernel, layer_kernel
@@ -107,7 +108,9 @@ def _layer(
     mixed, gates = saved or (None, None)
     if not len(rows):
         return
-    layer_kernel[_programs(rows, layout)](
+    launch(
+        layer_kernel,
+        _programs(rows, layout),
         rows,
         *maps,
         gate,
@@ -133,7 +136,9 @@ def _layer_backward(
 ) -> None:
     if not len(grad):
         return
-    layer_backward_kernel[_programs(grad, layout)](
+    launch(
+        layer_backward_kernel,
+        _programs(grad, layout),
         grad,
         *saved,
         *maps,

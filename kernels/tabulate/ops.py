@@ -8,6 +8,7 @@ import torch
 import triton
 from torch import Tensor
 
+from ..launch import launch
 from .domain import Domain
 from .kernels import (
     sum_channels_kernel,
@@ -179,7 +180,9 @@ def _launch(kernel, programs: int, arguments: tuple, domain: Domain, **constants
     rows = (domain.wing, domain.middle, domain.rows)
     tile = constants["BLOCK_J"] * constants["BLOCK_K"]
     with torch.cuda.device_of(arguments[0]):
-        kernel[(programs,)](
+        launch(
+            kernel,
+            (programs,),
             *arguments,
             *edges,
             domain.fine,
