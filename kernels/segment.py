@@ -11,7 +11,28 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from .requirements import Requirements
+
 __all__ = ["gather", "largest_of_runs", "segment_sum", "sum_runs"]
+
+_INDEX = {
+    "index": "int64 (E,)",
+    "order": "int64 (P,), contiguous",
+    "ptr": "int64 (Q,), contiguous",
+}
+_VALUES, _ROWS = "float32/float64 (E, ...)", "float32/float64 (N, ...)"
+_SEGMENT_SUM = Requirements("segment_sum", False, values=_VALUES, **_INDEX)
+_GATHER = Requirements("gather", False, rows=_ROWS, **_INDEX)
+_SUM_RUNS = Requirements(
+    "sum_runs",
+    False,
+    flat="float32/float64 (E, W)",
+    order=_INDEX["order"],
+    ptr=_INDEX["ptr"],
+)
+_LARGEST = Requirements(
+    "largest_of_runs", False, values="float32/float64 (E, W)", **_INDEX
+)
 
 
 def segment_sum(values: Tensor, index: Tensor, order: Tensor, ptr: Tensor) -> Tensor:
@@ -25,12 +46,17 @@ def segment_sum(values: Tensor, index: Tensor, order: Tensor, ptr: Tensor) -> Te
 
     Returns:
         (N, ...); a target row without values is zero.
+
+    Raises:
+        ValueError: the tensors do not fit.
     """
+    _SEGMENT_SUM.check(values, index, order, ptr)
     return _SegmentSum.apply(values, index, order, ptr)
 
 
 def gather(rows: Tensor, index: Tensor, order: Tensor, ptr: Tensor) -> Tensor:
     """Take ``rows[index]``, (E, ...); the backward pass is :func:`segment_sum`."""
+    _GATHER.check(rows, index, order, ptr)
     return _Gather.apply(rows, index, order, ptr)
 
 
@@ -41,7 +67,11 @@ def largest_of_runs(values: Tensor, index: Tensor, order: Tensor, ptr: Tensor) -
 
     Returns:
         (N, W); a target row without values has minus infinity.
+
+    Raises:
+        ValueError: the tensors do not fit.
     """
+    _LARGEST.check(values, index, order, ptr)
     if values.is_cuda and _HAS_TRITON:
         from . import runs
 
@@ -58,7 +88,7 @@ class _SegmentSum(torch.autograd.Function):
     def forward(ctx, values, index, order, ptr):
         ctx.save_for_backward(index, order, ptr)
         flat = values.reshape(values.shape[0], _row_size(values))
-        total = sum_runs(flat, order, ptr)
+        total = _sum_runs(flat, order, ptr)
         return total.reshape(ptr.shape[0] - 1, *values.shape[1:])
 
     @staticmethod
@@ -78,7 +108,16 @@ class _Gather(torch.autograd.Function):
 
 
 def sum_runs(flat: Tensor, order: Tensor, ptr: Tensor) -> Tensor:
-    """Sum rows (E, W) in runs of ``order`` that start at ``ptr`` (N + 1,), -> (N, W)."""
+    """Sum rows (E, W) in runs of ``order`` that start at ``ptr`` (N + 1,), -> (N, W).
+
+    Raises:
+        ValueError: the tensors do not fit.
+    """
+    _SUM_RUNS.check(flat, order, ptr)
+    return _sum_runs(flat, order, ptr)
+
+
+def _sum_runs(flat: Tensor, order: Tensor, ptr: Tensor) -> Tensor:
     if flat.is_cuda and _HAS_TRITON:
         # With few runs, embedding_bag has few threads, which wait for memory.
         from . import runs

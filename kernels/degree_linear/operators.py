@@ -6,12 +6,20 @@ from torch import Tensor
 
 from ..derivatives import refuse_forward_mode, refuse_weights
 from ..launch import launch
+from ..requirements import Requirements
 from .kernel import degree_linear_kernel
 
 __all__ = ["degree_linear"]
 
 _BLOCK = 64
 _WARPS = 4
+
+_TENSORS = Requirements(
+    "degree_linear",
+    x="float32 (N, D, i)",
+    weight="any (parts, l, i, o), contiguous",
+    weight_t="any (parts, l, o, i), contiguous",
+)
 
 
 def degree_linear(x: Tensor, weight: Tensor, weight_t: Tensor, precision: str) -> Tensor:
@@ -26,7 +34,17 @@ def degree_linear(x: Tensor, weight: Tensor, weight_t: Tensor, precision: str) -
 
     Returns:
         (N, D, n_out).
+
+    Raises:
+        ValueError: the tensors do not fit.
+        RuntimeError: derivatives in forward mode are asked for.
     """
+    sizes = _TENSORS.check(x, weight, weight_t)
+    if sizes["D"] != sizes["l"] ** 2 or sizes["i"] % 16 or sizes["o"] % 16:
+        raise ValueError(
+            f"degree_linear: {sizes['l']} matrices of {sizes['i']} by {sizes['o']} must "
+            f"be those of all degrees of {sizes['D']} rows, and multiples of 16"
+        )
     refuse_forward_mode(x)
     return _degree_linear(x, weight, weight_t, precision)
 

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from ..derivatives import refuse_forward_mode, refuse_weights
 from ..launch import launch
+from ..requirements import Requirements
 from .kernels import frames_backward_kernel, frames_kernel
 from .tables import FrameTables
 
@@ -13,6 +14,14 @@ __all__ = ["FrameTables", "edge_frames"]
 
 _BLOCK = 32
 _WARPS = 4
+
+_TENSORS = Requirements(
+    "edge_frames",
+    vec="float32/float64 (E, 3)",
+    powers="int32 (3, M), contiguous",
+    coefficients="float32 (4, M, D), contiguous",
+    step="float32 (D,), contiguous",
+)
 
 
 def edge_frames(vec: Tensor, tables: FrameTables) -> Tensor:
@@ -28,7 +37,12 @@ def edge_frames(vec: Tensor, tables: FrameTables) -> Tensor:
 
     Returns:
         float32, (E, 3, D).
+
+    Raises:
+        ValueError: the tensors do not fit.
+        RuntimeError: derivatives in forward mode are asked for.
     """
+    _TENSORS.check(vec, tables.powers, tables.coefficients, tables.step)
     refuse_forward_mode(vec)
     return _edge_frames(vec, tables.powers, tables.coefficients, tables.step, tables.eps)
 

@@ -1,13 +1,27 @@
 """The operator as a model calls it: first derivatives by everything but the tables."""
 
-import torch
 from torch import Tensor
 
 from ..derivatives import refuse_forward_mode
+from ..requirements import Requirements
 from . import ops
 from .tables import WeightTables
 
 __all__ = ["edge_weights"]
+
+_TENSORS = Requirements(
+    "edge_weights",
+    key="float32 (S, H)",
+    bias="float32 (S, K)",
+    query="float32 (R, H)",
+    strength="float32 (S,)",
+    scalars="float32 (S, H)",
+    tile_row="int64 (T,)",
+    tile_ptr="int64 (P,)",
+    null="float32 (K,)",
+    competition="float32 (F, C)",
+    competition_bias="float32 (F,)",
+)
 
 
 def edge_weights(
@@ -65,21 +79,11 @@ def edge_weights(
 
 def _check(bias, query, key, strength, scalars, tile_row, tile_ptr, tables, tile) -> None:
     """Raise unless dtypes and shapes are those of ``edge_weights``."""
-    n_slots, width = key.shape
-    fits = {
-        "bias": (bias, (n_slots, len(tables.null))),
-        "query": (query, (len(tile_ptr) - 1, width)),
-        "strength": (strength, (n_slots,)),
-    }
     if (scalars is None) != (tables.competition is None):
         raise ValueError("scalars and a table of the competition belong together")
-    if scalars is not None:
-        fits["scalars"] = (scalars, (n_slots, width))
-    for name, (tensor, shape) in {"key": (key, key.shape), **fits}.items():
-        if tensor.dtype != torch.float32 or tensor.shape != shape:
-            raise ValueError(
-                f"{name} must be float32 {tuple(shape)}, not {tensor.dtype} "
-                f"{tuple(tensor.shape)}"
-            )
-    if n_slots != tile * len(tile_row):
-        raise ValueError(f"{n_slots} slots are not {len(tile_row)} tiles of {tile}")
+    of_tables = (tables.null, tables.competition, tables.competition_bias)
+    tensors = (key, bias, query, strength, scalars, tile_row, tile_ptr)
+    sizes = _TENSORS.check(*tensors, *of_tables, R=len(tile_ptr) - 1)
+    n_slots, n_tiles = sizes["S"], sizes["T"]
+    if n_slots != tile * n_tiles:
+        raise ValueError(f"{n_slots} slots are not {n_tiles} tiles of {tile}")

@@ -10,12 +10,20 @@ from torch import Tensor
 
 from ..derivatives import refuse_forward_mode
 from ..launch import launch
-from ..products import INTERPRETED
+from ..requirements import Requirements
 from .kernels import product_backward_kernel, product_kernel
 from .launch import MOST_COEFFICIENTS, launch_for
 from .matrices import GridMatrices
 
 __all__ = ["grid_product"]
+
+_TENSORS = Requirements(
+    "grid_product",
+    left="float32 (B, K, C)",
+    right="float32 (B, K, C)",
+    to_grid="any (2, parts, G, k), contiguous",
+    from_grid="any (2, parts, k, G), contiguous",
+)
 
 
 def grid_product(left: Tensor, right: Tensor, matrices: GridMatrices) -> Tensor:
@@ -34,9 +42,16 @@ def grid_product(left: Tensor, right: Tensor, matrices: GridMatrices) -> Tensor:
         RuntimeError: if derivatives in forward mode are asked for, or in the backward a
             gradient of a matrix or a second derivative.
     """
-    refuse_forward_mode(left, right)
     tables = (matrices.to_grid, matrices.from_grid)
-    return _product(left, right, *tables, *matrices.synthesis.shape, matrices.precision)
+    n_points, n_coefficients = matrices.synthesis.shape
+    _TENSORS.check(left, right, *tables, K=n_coefficients)
+    if n_coefficients > MOST_COEFFICIENTS:
+        raise ValueError(
+            f"grid_product takes at most {MOST_COEFFICIENTS} coefficients, not "
+            f'{n_coefficients}; use kernels="torch"'
+        )
+    refuse_forward_mode(left, right)
+    return _product(left, right, *tables, n_points, n_coefficients, matrices.precision)
 
 
 @torch.library.custom_op("dp_calc::grid_product", mutates_args=())
@@ -50,7 +65,6 @@ def _product(
     precision: str,
 ) -> Tensor:
     """See ``grid_product``; the tables as in ``GridMatrices``."""
-    _check(left, right, to_grid, from_grid, n_coefficients)
     left, right = left.contiguous(), right.contiguous()
     out = torch.empty_like(left)
     if out.numel():
@@ -102,42 +116,12 @@ def _product_backward(
 
 @_product.register_fake
 def _(left, right, to_grid, from_grid, n_points, n_coefficients, precision):
-    _check(left, right, to_grid, from_grid, n_coefficients)
     return left.new_empty(left.shape)
 
 
 @_product_backward.register_fake
 def _(grad, left, right, to_grid, from_grid, n_points, precision):
     return left.new_empty(left.shape), left.new_empty(left.shape)
-
-
-def _check(
-    left: Tensor, right: Tensor, to_grid: Tensor, from_grid: Tensor, n_coefficients: int
-) -> None:
-    tensors = (left, right, to_grid, from_grid)
-    if left.dtype != torch.float32 or right.dtype != torch.float32:
-        raise ValueError(
-            f"the grid kernels need float32 fields, got {left.dtype} and {right.dtype}; "
-            'use kernels="torch"'
-        )
-    if left.dim() != 3 or left.shape != right.shape or left.shape[1] != n_coefficients:
-        raise ValueError(
-            f"fields of shape {tuple(left.shape)} and {tuple(right.shape)} must both be "
-            f"(B, {n_coefficients}, C), as the matrices of the grid are"
-        )
-    if n_coefficients > MOST_COEFFICIENTS:
-        raise ValueError(
-            f"the grid kernels take at most {MOST_COEFFICIENTS} coefficients, got "
-            f'{n_coefficients}; use kernels="torch"'
-        )
-    if any(x.device != left.device for x in tensors):
-        places = ", ".join(str(x.device) for x in tensors)
-        raise ValueError(f"fields and matrices of the grid are on {places}; move them")
-    if left.device.type != "cuda" and not INTERPRETED:
-        raise ValueError(
-            "the grid kernels need tensors on a CUDA device, these are on "
-            f'{left.device}; use kernels="torch"'
-        )
 
 
 def _rows(field: Tensor) -> int:

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from ..derivatives import refuse_forward_mode, refuse_weights
 from ..launch import launch
+from ..requirements import Requirements
 from .kernels import radial_backward_kernel, radial_kernel
 from .tables import RadialTables
 
@@ -14,6 +15,17 @@ __all__ = ["RadialTables", "radial_features"]
 _BLOCK = 32
 _WARPS = 4
 _COLUMNS = 16
+
+_TENSORS = Requirements(
+    "radial_features",
+    vec="float32/float64 (E, 3)",
+    frequencies="float32 (B,), contiguous",
+    hidden="float32 (B, W), contiguous",
+    hidden_bias="float32 (W,), contiguous",
+    norm_scale="float32 (W,), contiguous",
+    out="float32 (W, n), contiguous",
+    out_bias="float32 (n,), contiguous",
+)
 
 
 def radial_features(vec: Tensor, tables: RadialTables) -> tuple[Tensor, Tensor]:
@@ -25,7 +37,17 @@ def radial_features(vec: Tensor, tables: RadialTables) -> tuple[Tensor, Tensor]:
 
     Returns:
         Features (E, n) and envelope (E,), float32.
+
+    Raises:
+        ValueError: the tensors do not fit.
+        RuntimeError: derivatives in forward mode are asked for.
     """
+    width = _TENSORS.check(vec, *tables.tensors)["n"]
+    if width % _COLUMNS:
+        raise ValueError(
+            f"radial_features: the number of features must be a multiple of {_COLUMNS}, "
+            f"not {width}"
+        )
     refuse_forward_mode(vec)
     return _radial(vec, *tables.tensors, *tables.numbers)
 
