@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from .kernels.devices import is_old_gpu
+from .kernels.launch import compiled_ahead
 from .models.classic.compress import is_compressed
 from .models.dpa4.fusible import why_not_fused
 from .settings import Settings
@@ -54,9 +55,12 @@ def _why_not_trusted(fused: nn.Module, precision: str) -> str | None:
     """Why the kernels may not be used on this device, or None: one block is tried."""
     if fused.device.type != "cuda":
         return None
-    _log.info("trying the kernels; compiling them the first time takes half a minute")
+    _log.info("trying the kernels; compiling them the first time takes some seconds")
+    tried = fused.descriptor.blocks[0].so2_conv.fused
     try:
-        error = fused.descriptor.blocks[0].so2_conv.fused.largest_error()
+        with compiled_ahead():
+            tried.largest_error()
+        error = tried.largest_error()
     except Exception as failure:  # Triton raises whatever its compilers raise
         return f"the Triton kernels cannot be compiled here ({_what_failed(failure)})"
     if error <= _LARGEST_ERROR[precision]:

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from .evaluation import Outputs, evaluate_model
 from .fusing import why_no_kernels
 from .graphs import GraphCache
+from .kernels.launch import compiled_ahead
 from .models import DPA4Model, EdgeList, TiledExecutor, make_tiles
 from .models.tiles import Tiles
 from .padding import pad_condition, pad_edges, pad_ptr, rounded_size
@@ -61,12 +62,17 @@ class RecordedModel:
         self.model = model
         self.graphs = GraphCache()
         self._far = 2 * model.rcut
+        self._compiled = False
 
     def evaluate(
         self, types: Tensor, edges: EdgeList, conditions: Mapping[str, Tensor]
     ) -> Outputs:
         """Compute energies, forces and virials; see ``evaluate_model``."""
         system = self._padded(types, edges, conditions)
+        if not self._compiled:  # whatever the size, no launch is left out: see padding
+            with compiled_ahead():
+                self._evaluate(system)
+            self._compiled = True
         results = self.graphs(system, self._evaluate)
         return Outputs(*(x[: len(types)].clone() for x in results))
 

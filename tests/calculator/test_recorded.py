@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from ase.build import bulk, molecule
+from dp_calc.kernels.launch import launch
 from dp_calc.models import EdgeList
 from reference import DATA
 from torch import Tensor
@@ -78,6 +79,39 @@ def test_what_is_recorded_reads_memory_of_its_own(calc):
     map_tensors(Tensor.zero_, second)
     results = recorded._evaluate(own)
     assert all(torch.equal(a, b) for a, b in zip(results, expected, strict=True))
+
+
+class Kernel:
+    """Notes what is done with it."""
+
+    __name__ = "kernel"
+
+    def __init__(self):
+        self.done = []
+
+    def warmup(self, *arguments, grid):
+        self.done.append("compiled")
+
+    def __getitem__(self, grid):
+        return lambda: self.done.append("launched")
+
+
+def test_kernels_are_compiled_before_the_first_evaluation(calc):
+    """Those of all that come later, even if the first has no edges."""
+    kernel, recorded = Kernel(), unrecorded(calc.model)
+    evaluate = recorded._evaluate
+
+    def launching(system):
+        if len(system.tiles.tile_row) and len(system.edges.vec):
+            launch(kernel, (1,))
+        return evaluate(system)
+
+    recorded._evaluate = launching
+    _, methane, lone, _ = map(calc._reader.read, structures())
+    assert not lone.edges.n_edges
+    for system in (lone, methane, methane):
+        recorded.evaluate(system.types, system.edges, system.conditions)
+    assert kernel.done == ["compiled", "launched", "launched", "launched"]
 
 
 def edges_of(n_edges):
