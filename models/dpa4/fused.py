@@ -23,6 +23,7 @@ from .convolution import SO2Convolution
 from .fused_geometry import FusedFrames, FusedRadial, PlainRadial
 from .fused_grid import fuse_grids
 from .fused_linear import fuse_linears
+from .fused_nodes import fuse_nodes
 from .fused_view import fuse_view, projected_radial
 from .fused_weights import FusedWeights
 from .model import DPA4Model
@@ -54,6 +55,7 @@ def fuse(model: DPA4Model, options: KernelOptions) -> DPA4Model:
         block.so2_conv.fused = messages
     fuse_grids(fused, options.precision)
     fuse_linears(fused, options.precision)
+    fuse_nodes(fused)
     return fused
 
 

@@ -13,7 +13,13 @@ from .layout import degree_of_row, order_rows
 from .linear import constant
 from .radial import cutoff_envelope
 
-__all__ = ["EdgeGeometry", "EdgeRotation", "edge_geometry", "inverse_root_degree"]
+__all__ = [
+    "EdgeGeometry",
+    "EdgeRotation",
+    "edge_envelope",
+    "edge_geometry",
+    "inverse_root_degree",
+]
 
 # Floor of the smooth degree; files before version 1.1 have the option eps in its place.
 _DEGREE_FLOOR = 0.25
@@ -26,26 +32,29 @@ class EdgeGeometry:
     Attributes:
         length: (E,) Å.
         unit: direction from destination to source, (E, 3).
-        envelope: smooth cutoff weight, (E,).
     """
 
     length: Tensor
     unit: Tensor
-    envelope: Tensor
 
 
 def edge_geometry(
     vec: Tensor, config: DescriptorConfig, dtype: torch.dtype
 ) -> EdgeGeometry:
-    """Lengths, directions and envelopes of edge vectors (E, 3), cast to ``dtype``."""
+    """Lengths and directions of edge vectors (E, 3), cast to ``dtype``."""
     vec = vec.to(dtype)
     length = (vec.square().sum(-1) + config.eps**2).sqrt()
     unit = vec / length[:, None]
     if config.bridging is not None:
         length = clamped_length(length, *config.bridging)
+    return EdgeGeometry(length, unit)
+
+
+def edge_envelope(length: Tensor, config: DescriptorConfig) -> Tensor:
+    """Smooth cutoff weights of lengths in Å, (E,) -> (E,)."""
     # This envelope's cutoff is rounded to float32 in the format, whatever the precision.
-    rcut = vec.new_full((), float(np.float32(config.rcut)))
-    return EdgeGeometry(length, unit, cutoff_envelope(length, rcut, config.env_exp[1]))
+    rcut = length.new_full((), float(np.float32(config.rcut)))
+    return cutoff_envelope(length, rcut, config.env_exp[1])
 
 
 def inverse_root_degree(degree: Tensor, config: DescriptorConfig) -> Tensor:

@@ -15,7 +15,7 @@ from .grid import frame_orders, so3_grid, sphere_grid
 from .layout import degree_of_row, packed_size
 from .linear import ChannelLinear, FocusLinear, constant, parameter
 
-__all__ = ["CrossProduct", "GridActivation", "GridLayout"]
+__all__ = ["CrossProduct", "GridActivation", "GridLayout", "ScalarPath"]
 
 
 class GridLayout:
@@ -146,6 +146,7 @@ class GridActivation(nn.Module):
         super().__init__()
         self.product = GridProduct(layout, channels, joined=True)
         self.scalar_gate = FocusLinear(n_focus, 2 * channels, channels, bias)
+        self.scalar_path = ScalarPath()
 
     def forward(self, x: Tensor) -> Tensor:
         fields = x.unflatten(-1, (2, self.product.n_frames, -1))
@@ -154,7 +155,7 @@ class GridActivation(nn.Module):
         left, right = fields.flatten(0, 1).unbind(2)
         scalars = scalars.flatten(0, 1)
         result = self.product(left, right, scalars)
-        result = _scalar_path(result, scalars, gate.flatten(0, 1)).flatten(2)
+        result = self.scalar_path(result, scalars, gate.flatten(0, 1)).flatten(2)
         return result.unflatten(0, (streams, -1))
 
 
@@ -169,6 +170,7 @@ class CrossProduct(nn.Module):
         super().__init__()
         self.product = GridProduct(layout, channels, joined=False)
         self.scalar_gate = FocusLinear(n_focus, 2 * channels, channels, bias)
+        self.scalar_path = ScalarPath()
         self.residual_scale = parameter(n_focus, channels)
         self.frame_expand = self.frame_contract = None
         if layout.option.kind == "so3":
@@ -181,9 +183,8 @@ class CrossProduct(nn.Module):
         scalars = torch.cat([query[:, :, 0], context[:, :, 0]], dim=-1)
         gate, scalars = self.scalar_gate(scalars).flatten(0, 1), scalars.flatten(0, 1)
         left, right = self._lift(query.flatten(0, 1)), self._lift(context.flatten(0, 1))
-        result = _scalar_path(self.product(left, right, scalars), scalars, gate).flatten(
-            2
-        )
+        result = self.product(left, right, scalars)
+        result = self.scalar_path(result, scalars, gate).flatten(2)
         if self.frame_contract is not None:
             result = self.frame_contract(result)
         result = result.unflatten(0, (len(query), -1))
@@ -207,10 +208,13 @@ class RowLinear(nn.Module):
         return torch.einsum("bri,rio->bro", x, self.weight[self.degrees])
 
 
-def _scalar_path(product: Tensor, scalars: Tensor, gate: Tensor) -> Tensor:
+class ScalarPath(nn.Module):
     """Gate every row of (B, R, n_K, c); add silu(left) * right to row 0 of frame 0."""
-    left, right = scalars.chunk(2, dim=-1)
-    gated = product * gate.sigmoid()[:, None, None, :]
-    scalar = (F.silu(left) * right)[:, None, None, :]
-    missing = (0, 0, 0, product.shape[2] - 1, 0, product.shape[1] - 1)
-    return gated + F.pad(scalar, missing)
+
+    def forward(self, product: Tensor, scalars: Tensor, gate: Tensor) -> Tensor:
+        """Product (B, R, n_K, c), scalars (B, 2 c), gate (B, c) -> (B, R, n_K, c)."""
+        left, right = scalars.chunk(2, dim=-1)
+        gated = product * gate.sigmoid()[:, None, None, :]
+        scalar = (F.silu(left) * right)[:, None, None, :]
+        missing = (0, 0, 0, product.shape[2] - 1, 0, product.shape[1] - 1)
+        return gated + F.pad(scalar, missing)

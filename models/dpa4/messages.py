@@ -76,7 +76,7 @@ class FramePath(nn.Module):
         if self.node_wise is not None:
             orders = self.node_wise(orders, destination, rotation)
         scalars = orders[0][:, :, 0]
-        scale = radial[:, 0] * view.geometry.envelope[:, None]
+        scale = radial[:, 0] * view.envelope[:, None]
         return self.stack(orders, by_focus(scale, self.n_focus)), scalars
 
     def back(self, orders: list[Tensor], rotation: list[Tensor]) -> Tensor:

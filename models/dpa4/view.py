@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from torch import Tensor
 
-from .geometry import EdgeGeometry, edge_geometry
+from .geometry import EdgeGeometry, edge_envelope, edge_geometry
 from .harmonics import spherical_harmonics
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ class DPA4EdgeView:
 
     @cached_property
     def geometry(self) -> EdgeGeometry:
-        """Lengths, directions and envelopes."""
+        """Lengths and directions."""
         return edge_geometry(self.vec, self._descriptor.config, self._descriptor.dtype)
 
-    @property
+    @cached_property
     def envelope(self) -> Tensor:
         """Smooth cutoff weight, (E,)."""
-        return self.geometry.envelope
+        return edge_envelope(self.geometry.length, self._descriptor.config)
 
     @cached_property
     def harmonics(self) -> Tensor:

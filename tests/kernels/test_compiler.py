@@ -1,9 +1,11 @@
-"""Kernels that start from edge vectors get through the compiler; no GPU is needed."""
+"""Kernels of edge vectors and of atoms get through the compiler; no GPU is needed."""
 
+import pytest
 import torch
 from dp_calc.models.dpa4.fused_geometry import frame_tables
 
 from .compiler import kernels_compiled_only
+from .test_norms import CASES, case, with_gradients
 from .test_radial import tables, vectors
 
 SHARED_MEMORY = 227 * 1024
@@ -31,3 +33,11 @@ def test_radial_features():
 
     known = tables("neo", torch.float32)
     check(lambda vec: radial_features(vec, known), n_kernels=2)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_norms_and_scalar_path(name):
+    with kernels_compiled_only() as compiled:
+        with_gradients(*case(name, (5, 25, 96), "cpu"))
+    assert len({kernel for kernel, _ in compiled}) == 2
+    assert max(size for _, size in compiled) <= SHARED_MEMORY

@@ -10,6 +10,7 @@ FILES = (
     "test_degree_linear.py",
     "test_edge_frames.py",
     "test_radial.py",
+    "test_norms.py",
 )
 
 
